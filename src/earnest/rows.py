@@ -7,8 +7,10 @@ remembered so that every later complaint can name file and line.
 from __future__ import annotations
 
 import csv
+import io
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,35 +60,51 @@ def load_rows(task: Task, data: str | Path | None = None) -> Rows:
     A folder holds one file a split (`train.jsonl`, `dev.csv`, ...). One file holds a `split` column, or is all `train`.
 
     Raises:
-        UserError: A file is missing, broken, empty or of an unknown kind, or a split's name is unknown.
+        UserError: A file is missing, broken, empty or of an unknown kind, or a split's name is unknown or contradicted by a row.
     """
     source = task.rows if data is None else str(data)
     folder = task.folder if data is None else Path(".")
     if isinstance(source, Mapping):
-        named = {split: list(_read(value, folder)) for split, value in source.items()}
-        return _collect(named, "the task's rows")
+        return _collect({split: list(_read(value, folder)) for split, value in source.items()}, "the task's rows")
     if isinstance(source, (str, Path)):
         path = folder / source
         if path.is_dir():
-            files = {s: next((path / f"{s}{x}" for x in SUFFIXES if (path / f"{s}{x}").is_file()), None) for s in SPLITS}
-            if not any(files.values()):
-                raise UserError(f"The folder '{path}' holds none of {', '.join(s + '.jsonl' for s in SPLITS)} (or .csv, .parquet).")
-            return _collect({split: list(_read_file(file)) for split, file in files.items() if file is not None}, str(source))
-        if path.suffix in SUFFIXES or path.exists():
-            return _collect({"train": list(_read_file(path))}, str(source))
+            return _collect({split: list(_read_file(file)) for split, file in _files_in(path).items()}, str(source))
+        # A name that ends like a file is meant as one: asking the hub for a mistyped path would hide the mistake.
+        if path.exists() or path.suffix[1:].isalpha():
+            return _collect({None: list(_read_file(path))}, str(source))
         return _collect(_read_hub(str(source), path), str(source))
-    return _collect({"train": list(_read(source, folder))}, "the task's rows")
+    return _collect({None: list(_read(source, folder))}, "the task's rows")
 
 
-def _collect(named: dict[str, list[tuple[str, Row]]], source: str) -> Rows:
-    """Sort rows into splits by their `split` column where they have one, and give ids to those without."""
+def _files_in(folder: Path) -> dict[str, Path]:
+    """The one file of each split in a folder."""
+    files: dict[str, Path] = {}
+    for split in SPLITS:
+        found = [folder / f"{split}{suffix}" for suffix in SUFFIXES if (folder / f"{split}{suffix}").is_file()]
+        if len(found) > 1:
+            raise UserError(f"The folder '{folder}' holds both {found[0].name} and {found[1].name}. Keep one file a split.")
+        if found:
+            files[split] = found[0]
+    if not files:
+        raise UserError(f"The folder '{folder}' holds none of {', '.join(s + '.jsonl' for s in SPLITS)} (or .csv, .parquet).")
+    return files
+
+
+def _collect(named: Mapping[str | None, list[tuple[str, Row]]], source: str) -> Rows:
+    """Sort rows into splits, and give ids to those without.
+
+    Rows that came under a split's name belong to it; those under None go by their own `split` column, and to train without one.
+    """
     by_split: dict[str, list[Row]] = {}
     where: dict[tuple[str, int], str] = {}
-    for default, placed in named.items():
+    for name, placed in named.items():
         for place, row in placed:
-            split = row.get("split", default)
+            split = row.get("split", name or "train")
             if split not in SPLITS:
                 raise UserError(f"{place}: unknown split {split!r}. Use one of {', '.join(SPLITS)}.")
+            if name is not None and split != name:
+                raise UserError(f"{place}: this row says split '{split}' but was given as '{name}'. Move the row or mend its split.")
             rows = by_split.setdefault(split, [])
             position = len(rows)
             rows.append({"id": f"{split}-{position + 1}", "split": split} | row)
@@ -100,9 +118,11 @@ def _read(value: Any, folder: Path) -> Iterator[tuple[str, Row]]:
     if isinstance(value, (str, Path)):
         yield from _read_file(folder / value)
         return
+    if not isinstance(value, Iterable):
+        raise UserError(f"The task's rows are {type(value).__name__}. Give a file, a folder, a data set id or a list of dicts.")
     for number, row in enumerate(value, 1):
-        if not isinstance(row, Mapping):
-            raise UserError(f"Row {number} of the task's rows is {type(row).__name__}, not a dict. Give one dict a row.")
+        if not isinstance(row, Mapping) or not all(isinstance(column, str) for column in row):
+            raise UserError(f"Row {number} of the task's rows is {row!r:.60}, not a dict with text keys. Give one dict a row.")
         yield f"row {number}", dict(row)
 
 
@@ -110,10 +130,10 @@ def _read_file(path: Path) -> Iterator[tuple[str, Row]]:
     if not path.is_file():
         raise UserError(f"There is no file '{path}'. Check the path; rows come from {', '.join(SUFFIXES)} or a data set id.")
     readers = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
-    if path.suffix not in readers:
+    if path.suffix.lower() not in readers:
         raise UserError(f"'{path}' is of an unknown kind. Rows come from {', '.join(SUFFIXES)}.")
     empty = True
-    for item in readers[path.suffix](path):
+    for item in readers[path.suffix.lower()](path):
         empty = False
         yield item
     if empty:
@@ -123,14 +143,31 @@ def _read_file(path: Path) -> Iterator[tuple[str, Row]]:
 def _text(path: Path) -> str:
     """The file as text; a byte-order mark is dropped, newlines stay as they are."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"'{path}' cannot be read: {error.strerror}. Check its permissions.") from error
+    try:
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}:{line}: not UTF-8 text. Save the file as UTF-8.") from error
+        raise UserError(f"{path}:{data[: error.start].count(10) + 1}: not UTF-8 text. Save the file as UTF-8.") from error
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    return value if math.isfinite(value) else _refuse_constant(digits)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose keys are all different: of two golds under one key, Python would quietly keep the last."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands twice")
+    return made
 
 
 def _read_jsonl(path: Path) -> Iterator[tuple[str, Row]]:
@@ -138,7 +175,11 @@ def _read_jsonl(path: Path) -> Iterator[tuple[str, Row]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line, parse_constant=_refuse_constant)
+            row = json.loads(line, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_object)
+            if "\\u" in line:
+                json.dumps(row, ensure_ascii=False).encode()  # half of an escaped surrogate pair is no text a tokenizer takes
+        except UnicodeEncodeError as error:
+            raise UserError(f"{path}:{number}: this line holds half of a \\u surrogate pair. Write the whole character.") from error
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path}:{number}: this line is not JSON ({error}). Each line must be one JSON object.") from error
         if not isinstance(row, dict):
@@ -147,14 +188,29 @@ def _read_jsonl(path: Path) -> Iterator[tuple[str, Row]]:
 
 
 def _read_csv(path: Path) -> Iterator[tuple[str, Row]]:
-    reader = csv.DictReader(_text(path).splitlines(keepends=True), restkey="", strict=True)
+    text = _text(path)
+    csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))  # the default refuses long documents
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    header: list[str] = []
+    end = 0
     try:
-        for row in reader:
-            if "" in row or None in row.values():
-                raise UserError(f"{path}:{reader.line_num}: this row has another number of cells than the header. Quote commas inside cells.")
-            yield f"{path}:{reader.line_num}", dict(row)
+        for cells in reader:
+            line, end = end + 1, reader.line_num  # a quoted cell may run over several lines: the row's place is the first
+            if not cells:
+                continue
+            if not header:
+                header = cells
+                if "" in header or len(set(header)) < len(header):
+                    raise UserError(f"{path}:{line}: every column of the header needs a name of its own, but they are: {header}.")
+            elif len(cells) != len(header):
+                raise UserError(
+                    f"{path}:{line}: this row has {len(cells)} cells, the header {len(header)}. Put cells that hold commas or newlines "
+                    "in double quotes."
+                )
+            else:
+                yield f"{path}:{line}", dict(zip(header, cells, strict=True))
     except csv.Error as error:
-        raise UserError(f"{path}:{reader.line_num}: broken CSV ({error}). Check the quotes.") from error
+        raise UserError(f"{path}:{end + 1}: broken CSV ({error}). Check the quotes.") from error
 
 
 def _read_parquet(path: Path) -> Iterator[tuple[str, Row]]:
@@ -163,10 +219,11 @@ def _read_parquet(path: Path) -> Iterator[tuple[str, Row]]:
     except ModuleNotFoundError as error:
         raise UserError("Parquet files need pyarrow. Install it: pip install 'earnest[data]'.") from error
     try:
-        table = pyarrow.parquet.read_table(path)
+        with pyarrow.parquet.ParquetFile(path) as file:  # this file alone: read_table would make columns of folder names
+            rows = file.read().to_pylist()
     except Exception as error:  # pyarrow has no one class for a broken file
-        raise UserError(f"'{path}' is not a readable Parquet file ({error}).") from error
-    for number, row in enumerate(table.to_pylist(), 1):
+        raise UserError(f"'{path}' is not a readable Parquet file ({error}). Write it again.") from error
+    for number, row in enumerate(rows, 1):
         yield f"{path}:row {number}", row
 
 

@@ -12,9 +12,12 @@ import asyncio
 import inspect
 import math
 import numbers
+import os
+import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,19 +55,35 @@ def reward_names(functions: Sequence[RewardFunction]) -> tuple[str, ...]:
     Raises:
         UserError: Two functions share a name, so that their metrics would overwrite each other.
     """
-    names = tuple(getattr(f, "__name__", type(f).__name__) for f in functions)
+    names = tuple(_name(function) for function in functions)
     for name in names:
         if names.count(name) > 1:
-            raise UserError(f"Two reward functions are called '{name}', so their metrics would be mixed up. Rename one.")
+            raise UserError(
+                f"Two reward functions are called '{name}', so their metrics would be mixed up. Write one with def and another name, or "
+                "set its __name__."
+            )
     return names
+
+
+def _name(function: RewardFunction) -> str:
+    if isinstance(function, partial) and not hasattr(function, "__name__"):
+        return _name(function.func)
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def missing_columns(function: RewardFunction, columns: Sequence[str]) -> list[str]:
     """Parameters a reward function demands that neither TRL nor the rows supply."""
     given = {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric", *columns} - {"prompt", "completion"}
-    parameters = inspect.signature(function).parameters.values()
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return [p.name for p in parameters if p.kind in named and p.default is p.empty and p.name not in given]
+    return [p.name for p in _parameters(function) if p.kind in named and p.default is p.empty and p.name not in given]
+
+
+def weighted_total(values: np.ndarray, weights: Sequence[float]) -> np.ndarray:
+    """[N]: the weighted sum of values [N, F] over those that are numbers; NaN where none is."""
+    scored = ~np.isnan(values)
+    total = np.where(scored, values * np.asarray(weights, dtype=float), 0.0).sum(axis=1)
+    total[~scored.any(axis=1)] = np.nan
+    return total
 
 
 def score(
@@ -92,6 +111,11 @@ def score(
     Raises:
         UserError: A function raised, or returned what the contract does not allow.
     """
+    if not len(prompts) == len(rows) == len(completions) or not len(weights) == len(functions):
+        raise ValueError(
+            f"one prompt and one row a completion, one weight a function: got {len(prompts)} prompts, {len(rows)} rows, "
+            f"{len(completions)} completions, {len(weights)} weights, {len(functions)} functions"
+        )
     names = reward_names(functions)
     extra: dict[str, list[Any]] = {}
     logged: dict[str, list[float]] = {}
@@ -105,48 +129,71 @@ def score(
         "log_extra": lambda column, values: extra.__setitem__(column, list(values)),
         "log_metric": lambda name, value: logged.setdefault(name, []).append(float(value)),
     }
-    results: list[Any] = [None] * len(functions)
-    for index, function in enumerate(functions):
-        if not _is_async(function):
-            try:
-                results[index] = function(**_accepted(function, offered))
-            except Exception as error:
-                raise _raised(function, names[index], error, offered) from error
-    waiting = [index for index, function in enumerate(functions) if _is_async(function)]
-    if waiting:
-        for index, result in zip(waiting, _run_together([functions[i] for i in waiting], offered), strict=True):
-            if isinstance(result, Exception):
-                raise _raised(functions[index], names[index], result, offered) from result
-            results[index] = result
     values = np.full((len(completions), len(functions)), np.nan)
-    for index, name in enumerate(names):
-        values[:, index] = _validated(name, results[index], len(completions))
-    scored = ~np.isnan(values)
-    total = np.where(scored, values * np.asarray(weights, dtype=float), 0.0).sum(axis=1)
-    total[~scored.any(axis=1)] = np.nan
-    metrics = {name: float(np.mean(values)) for name, values in logged.items()}
-    return Scores(names, values, total, extra, metrics)
+    for index, result in enumerate(_call_all(functions, offered)):
+        if isinstance(result, BaseException):
+            raise _raised(functions[index], names[index], result, offered) from result
+        values[:, index] = _validated(names[index], result, len(completions))
+    for column, logged_values in extra.items():
+        if len(logged_values) != len(completions):
+            raise UserError(f"log_extra({column!r}, ...) got {len(logged_values)} values for {len(completions)} completions. Log one each.")
+    metrics = {name: float(np.mean(numbers_logged)) for name, numbers_logged in logged.items()}
+    return Scores(names, values, weighted_total(values, weights), extra, metrics)
 
 
-def _is_async(function: RewardFunction) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+def _parameters(function: RewardFunction) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some compiled functions do not say: they get everything
+        return [inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)]
 
 
 def _accepted(function: RewardFunction, offered: Mapping[str, Any]) -> dict[str, Any]:
-    parameters = inspect.signature(function).parameters.values()
+    parameters = _parameters(function)
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return dict(offered)
     return {p.name: offered[p.name] for p in parameters if p.name in offered}
 
 
-def _run_together(functions: Sequence[RewardFunction], offered: Mapping[str, Any]) -> list[Any]:
-    async def gather() -> list[Any]:
-        return await asyncio.gather(*(f(**_accepted(f, offered)) for f in functions), return_exceptions=True)
+def _call_all(functions: Sequence[RewardFunction], offered: Mapping[str, Any]) -> list[Any]:
+    """What each function returned, or the exception it raised.
 
-    return asyncio.run(gather())
+    Calling an async function only makes its coroutine: those wait until all sync ones are through, then run together.
+    """
+    results: list[Any] = []
+    for function in functions:
+        try:
+            results.append(function(**_accepted(function, offered)))
+        except Exception as error:
+            results.append(error)
+    waiting = [index for index, result in enumerate(results) if inspect.isawaitable(result)]
+    if waiting:
+
+        async def together() -> list[Any]:
+            return await asyncio.gather(*(results[index] for index in waiting), return_exceptions=True)
+
+        for index, result in zip(waiting, _wait_for(together()), strict=True):
+            results[index] = result
+    return results
 
 
-def _raised(function: RewardFunction, name: str, error: Exception, offered: Mapping[str, Any]) -> UserError:
+def _wait_for(coroutine: Awaitable[Any]) -> Any:
+    return asyncio.run_coroutine_threadsafe(coroutine, _event_loop(os.getpid())).result()
+
+
+@cache
+def _event_loop(process: int) -> asyncio.AbstractEventLoop:
+    """One loop for the whole process, on a thread of its own.
+
+    As in TRL: an async client made once keeps working from step to step, which a new loop each time would break, and a notebook,
+    where a loop runs already, can score too. A forked child needs its own, hence the process id.
+    """
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="earnest-async-rewards", daemon=True).start()
+    return loop
+
+
+def _raised(function: RewardFunction, name: str, error: BaseException, offered: Mapping[str, Any]) -> UserError:
     """The error for a reward that raised, with the row that made it raise and the first traceback.
 
     The batch hides the culprit, so each completion is scored alone until one raises; the run is over anyway.
@@ -155,13 +202,10 @@ def _raised(function: RewardFunction, name: str, error: Exception, offered: Mapp
     culprit = "only on the whole batch"
     for index in range(count):
         alone = {k: v[index : index + 1] if isinstance(v, list) else v for k, v in offered.items()}
-        try:
-            result = function(**_accepted(function, alone))
-            if inspect.iscoroutine(result):
-                asyncio.run(result)
-        except Exception:
+        if isinstance(_call_all([function], alone)[0], BaseException):
             identity = alone.get("id", [f"number {index}"])[0]
-            culprit = f"on row {identity!r} for the completion {alone['completions'][0][-1]['content'][:120]!r}"
+            message = alone["completions"][0][-1] if alone["completions"][0] else {}
+            culprit = f"on row {identity!r} for the completion {str(message.get('content'))[:120]!r}"
             break
     frames = "".join(traceback.format_exception(error)).rstrip()
     return UserError(
@@ -177,10 +221,12 @@ def _validated(name: str, result: Any, expected: int) -> list[float]:
     Raises:
         UserError: Wrong length, a type that is no number, NaN or infinity.
     """
-    if isinstance(result, (str, bytes, Mapping)) or not hasattr(result, "__len__") or not hasattr(result, "__iter__"):
+    is_list = isinstance(result, Sequence) and not isinstance(result, (str, bytes, bytearray))
+    if not is_list and getattr(result, "ndim", 0) == 0:  # neither a list nor an array: a set, say, has no order
+        got = "1 number" if isinstance(result, numbers.Real) or hasattr(result, "ndim") else "no list"
         raise UserError(
-            f"The reward function '{name}' returned {type(result).__name__} ({result!r:.60}): expected a list of {expected} numbers, got 1 "
-            "value. Return one number (or None) a completion."
+            f"The reward function '{name}' returned {type(result).__name__} ({result!r:.60}): expected a list of {expected} numbers, got "
+            f"{got}. Return one number (or None) a completion."
         )
     items = list(result)
     if len(items) != expected:

@@ -21,9 +21,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
+import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -96,21 +99,23 @@ class Task:
 
     @property
     def weights(self) -> tuple[float, ...]:
+        """One weight a reward function."""
         return tuple(self.reward_weights) if self.reward_weights is not None else (1.0,) * len(self.rewards)
 
 
 def judge(task: Task, text: str, row: Row) -> Verdict:
-    """The check's verdict on one answer, a bare bool made a `Verdict`.
+    """The check's verdict on one answer, a bare bool made a `Verdict` and NumPy or torch scalars made plain.
 
     Raises:
         UserError: The check raised or returned something else.
     """
     try:
-        verdict = task.check(text, row)
+        verdict = _plain(task.check(text, row))
     except Exception as error:
         raise UserError(
             f"The check of task '{task.name}' raised {type(error).__name__}: {error} on row {row.get('id')!r} for the text "
-            f"{text[:80]!r}. A check must return a verdict for any text; mend it and run again."
+            f"{text[:80]!r}. A check must return a verdict for any text; mend it and run again.",
+            details=traceback.format_exc().rstrip(),
         ) from error
     if isinstance(verdict, bool):
         return Verdict(correct=verdict)
@@ -119,77 +124,130 @@ def judge(task: Task, text: str, row: Row) -> Verdict:
             f"The check of task '{task.name}' returned {type(verdict).__name__} on row {row.get('id')!r}; return a bool or an "
             "earnest.Verdict."
         )
-    return verdict
+    correct, well_formed, handed_off = (_plain(part) for part in (verdict.correct, verdict.well_formed, verdict.handed_off))
+    fields = {name: _plain(ok) for name, ok in verdict.fields.items()}
+    if not isinstance(correct, bool) or not all(
+        part is None or isinstance(part, bool) for part in (well_formed, handed_off, *fields.values())
+    ):
+        raise UserError(
+            f"The check of task '{task.name}' returned {verdict} on row {row.get('id')!r}: 'correct' must be True or False, and every "
+            "other part True, False or None."
+        )
+    return Verdict(correct, fields, well_formed, handed_off)
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy or torch scalar as the Python value it stands for, so that verdicts compare and go into JSON."""
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
 
 
 def load_task(where: str) -> Task:
-    """Load a task by built-in name, by path of a Python file, or by 'package.module[:attribute]'.
+    """Load a task by built-in name, by path of a Python file, or by 'package.module', each with an optional ':attribute'.
 
     Raises:
         UserError: Nothing there, the file does not run, or it holds no `Task`.
     """
-    module_name, _, attribute = where.partition(":") if not where.endswith(".py") else (where, "", "")
-    path = Path(where)
+    name, _, attribute = where.rpartition(":") if ":" in where and not Path(where).is_file() else (where, "", "")
+    path = Path(name)
+    nothing = UserError(
+        f"There is no task '{where}'. Give a Python file that holds a Task, or one of the built-in tasks: {', '.join(BUILT_IN)}."
+    )
     try:
-        if module_name in BUILT_IN:
-            module = importlib.import_module(BUILT_IN[module_name])
+        if name in BUILT_IN:
+            module = importlib.import_module(BUILT_IN[name])
         elif path.suffix == ".py" or path.is_file():
             module = _import_file(path)
-        elif "." in module_name and not path.exists() and "/" not in module_name:
-            module = importlib.import_module(module_name)
+        elif "." in name and "/" not in name and not path.exists():
+            _add_to_path(Path(os.getcwd()))  # an installed command does not look there by itself
+            module = importlib.import_module(name)
         else:
-            raise UserError(
-                f"There is no task '{where}'. Give a Python file that holds a Task, or one of the built-in tasks: "
-                f"{', '.join(BUILT_IN)}."
-            )
+            raise nothing
     except UserError:
         raise
     except ModuleNotFoundError as error:
+        if path.suffix != ".py" and f"{name}.".startswith(f"{error.name}."):
+            raise nothing from error
         raise UserError(
-            f"Task '{where}' could not be loaded, because the module '{error.name}' is missing. Install it, or mend the import."
+            f"Task '{where}' could not be loaded, because the module '{error.name}' is missing{_at(error, path)}. "
+            "Install it, or mend the import."
         ) from error
-    except Exception as error:
-        line = error.__traceback__
-        while line is not None and line.tb_next is not None:
-            line = line.tb_next
-        at = f" at {line.tb_frame.f_code.co_filename}:{line.tb_lineno}" if line is not None else ""
-        raise UserError(f"Task '{where}' could not be loaded: {type(error).__name__}: {error}{at}. Mend the file.") from error
+    except (Exception, SystemExit) as error:  # a file that runs its own command line would end this one
+        raise UserError(
+            f"Task '{where}' could not be loaded: {type(error).__name__}: {error}{_at(error, path)}. Mend the file.",
+            details=traceback.format_exc().rstrip(),
+        ) from error
     return _task_in(module, where, attribute)
+
+
+def _at(error: BaseException, path: Path) -> str:
+    """Where the error arose: in the task file if it passed through it, else the innermost line."""
+    if isinstance(error, SyntaxError):
+        return "" if error.filename is None else f" at {error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).resolve() == path.resolve()] or frames
+    return f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
+
+
+def _add_to_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 def _import_file(path: Path) -> Any:
     if not path.is_file():
         raise UserError(f"There is no task file '{path}'. Check the path.")
-    sys.path.insert(0, str(path.resolve().parent))  # a task file may import its neighbours
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    loaded = sys.modules.get(path.stem)
+    # A task called math.py must not take the place of a module that others use.
+    taken = loaded is not None and Path(getattr(loaded, "__file__", None) or "").resolve() != path.resolve()
+    name = f"_earnest_task_{path.stem}" if taken else path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UserError(f"'{path}' is not a Python file. A task is a .py file that holds a Task.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # so that dataclasses and pickling in the task file find their module
-    spec.loader.exec_module(module)
+    _add_to_path(path.resolve().parent)  # a task file may import its neighbours
+    sys.modules[name] = module  # so that dataclasses and pickling in the task file find their module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)  # half a module is worse than none
+        raise
     return module
 
 
 def _task_in(module: Any, where: str, attribute: str) -> Task:
     found = {name: value for name, value in vars(module).items() if isinstance(value, Task)}
-    if attribute or "task" in found or len(found) > 1:
-        found = {name: value for name, value in found.items() if name == (attribute or "task")}
     if not found:
-        raise UserError(f"'{where}' holds no Task named '{attribute or 'task'}'. End the file with: task = Task(rows=..., ...).")
-    task = next(iter(found.values()))
-    folder = Path(getattr(module, "__file__", ".")).resolve().parent
+        raise UserError(f"'{where}' holds no Task. End the file with: task = Task(rows=..., ...).")
+    wanted = attribute or (next(iter(found)) if len(found) == 1 else "task")
+    if wanted not in found:
+        base = where.removesuffix(f":{attribute}")
+        raise UserError(
+            f"'{base}' holds no Task named '{wanted}'; it holds: {', '.join(found)}. Name one of them, as in '{base}:{next(iter(found))}'."
+        )
+    task = found[wanted]
     _validate(task, where)
-    changes = {"folder": folder, "name": task.name or Path(getattr(module, "__file__", where)).stem}
-    return Task(**{**{f: getattr(task, f) for f in task.__dataclass_fields__}, **changes})
+    file = Path(getattr(module, "__file__", None) or where)
+    return replace(task, folder=file.resolve().parent, name=task.name or (attribute if len(found) > 1 and attribute else file.stem))
 
 
 def _validate(task: Task, where: str) -> None:
-    if not task.rewards:
-        raise UserError(f"Task '{where}' has no rewards. Give at least one reward function: Task(rewards=[...]).")
-    for function in (task.prompt, task.check, *task.rewards):
+    if not isinstance(task.rewards, Sequence) or not task.rewards:
+        raise UserError(f"Task '{where}' has no list of rewards. Give at least one reward function: Task(rewards=[...]).")
+    required = {"prompt": task.prompt, "check": task.check} | {f"rewards[{i}]": f for i, f in enumerate(task.rewards)}
+    optional = {"oracle": task.oracle, "needs_human": task.needs_human, "baseline_text": task.baseline_text}
+    for part, function in (required | {f"slices[{name!r}]": f for name, f in task.slices.items()}).items():
         if not callable(function):
-            raise UserError(f"Task '{where}': {function!r} is not a function. prompt, check and every reward must be callable.")
-    if len(task.weights) != len(task.rewards):
+            raise UserError(f"Task '{where}': {part} is {function!r}, not a function. Give a function.")
+    for part, function in optional.items():
+        if function is not None and not callable(function):
+            raise UserError(f"Task '{where}': {part} is {function!r}, not a function. Give a function, or leave it out.")
+    if task.reward_weights is None:
+        return
+    if not isinstance(task.reward_weights, Sequence) or len(task.reward_weights) != len(task.rewards):
         raise UserError(
-            f"Task '{where}' has {len(task.rewards)} rewards and {len(task.weights)} reward_weights. Give one weight a reward."
+            f"Task '{where}' has {len(task.rewards)} rewards and the reward_weights {task.reward_weights!r}. Give a list with one "
+            "weight a reward."
         )
+    for weight in task.reward_weights:
+        if not isinstance(weight, (int, float)) or not math.isfinite(weight):
+            raise UserError(f"Task '{where}': the reward weight {weight!r} is not a finite number. Give one number a reward.")

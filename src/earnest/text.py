@@ -126,9 +126,7 @@ def _closing_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """The special token the template puts right after an assistant's words, if any."""
     mark = "zq"
     try:
-        whole = tokenizer.apply_chat_template(
-            [{"role": "user", "content": "a"}, {"role": "assistant", "content": mark}], tokenize=False
-        )
+        whole = tokenizer.apply_chat_template([{"role": "user", "content": "a"}, {"role": "assistant", "content": mark}], tokenize=False)
     except Exception:  # a template with demands of its own: the tokenizer's and the config's ids have to do
         return []
     after = tokenizer.encode(whole[whole.rfind(mark) + len(mark) :], add_special_tokens=False)

@@ -1,0 +1,242 @@
+"""The policy: a model with LoRA, and the log-probabilities of what it wrote.
+
+`log_probabilities` runs a pack of sequences through the model once and returns the log-probability and the entropy of every
+completion token. On an architecture the prefix tree represents exactly, the pack is one forward pass over distinct tokens; on any other
+it is an ordinary right-padded batch. Both give the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from earnest.engine.decoder import Decoder, merged_weight, tree_is_exact
+from earnest.engine.models import Loaded
+from earnest.engine.tree import PrefixTree, pack
+from earnest.errors import UserError
+
+
+@dataclass(frozen=True)
+class Sequence_:
+    """A prompt and one completion of it, as token ids."""
+
+    prompt: tuple[int, ...]
+    completion: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TokenScores:
+    """Of each completion token of n sequences, right-padded to the longest, T.
+
+    Attributes:
+        logp: float32 [n, T] log-probability under the policy at the sampling temperature; 0 on padding.
+        entropy: float32 [n, T] in nats, without gradient.
+        mask: bool [n, T], False on padding.
+    """
+
+    logp: torch.Tensor
+    entropy: torch.Tensor
+    mask: torch.Tensor
+
+
+class Policy:
+    """A causal language model with a trainable LoRA adapter.
+
+    Args:
+        loaded: Model and tokenizer; the LoRA layers are put into the model in place.
+        rank: LoRA rank; alpha is twice the rank.
+        adapter: Folder of an adapter to go on from, in place of a fresh one.
+        seed: Seeds the fresh adapter.
+    """
+
+    def __init__(self, loaded: Loaded, rank: int = 16, adapter: Path | None = None, seed: int = 0) -> None:
+        from peft import LoraConfig, PeftModel, get_peft_model
+
+        self.loaded = loaded
+        if adapter is not None:
+            self.peft = PeftModel.from_pretrained(loaded.model, adapter, is_trainable=True)
+        else:
+            torch.manual_seed(seed)
+            config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM")
+            self.peft = get_peft_model(loaded.model, config)
+        self.peft.eval()  # no dropout anywhere: ratios compare like with like
+        self.model = self.peft.get_base_model()
+        self.exact_tree = tree_is_exact(self.model.config)
+        self._decoder: Decoder | None = None
+        if not self.trainable():
+            raise UserError("There are no trainable parameters: the adapter is empty or frozen. Give an adapter written by earnest or PEFT.")
+
+    def trainable(self) -> list[torch.nn.Parameter]:
+        """The adapter's parameters."""
+        return [p for p in self.peft.parameters() if p.requires_grad]
+
+    def decoder(self) -> Decoder | None:
+        """The decoder for the weights as they are now; None where the tree is not exact. `changed` makes it stale."""
+        if self._decoder is None and self.exact_tree:
+            self._decoder = Decoder(self.model)
+        return self._decoder
+
+    def changed(self) -> None:
+        """To be called after every change of weights: no cache of the old weights survives it."""
+        self._decoder = None
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """A copy of the adapter's weights."""
+        return {name: p.detach().clone() for name, p in self.peft.named_parameters() if p.requires_grad}
+
+    @contextmanager
+    def using(self, state: Mapping[str, torch.Tensor]) -> Iterator[None]:
+        """The policy with other adapter weights, for a while: the reference of the KL term."""
+        own = self.state()
+        try:
+            self._load(state)
+            yield
+        finally:
+            self._load(own)
+
+    def _load(self, state: Mapping[str, torch.Tensor]) -> None:
+        with torch.no_grad():
+            for name, parameter in self.peft.named_parameters():
+                if name in state:
+                    parameter.copy_(state[name])
+
+    def save(self, folder: Path) -> None:
+        """Write the adapter, and prove that what was written is what is in memory.
+
+        Raises:
+            UserError: The disk is full, or the file does not hold the weights.
+        """
+        from safetensors.torch import load_file
+
+        try:
+            self.peft.save_pretrained(folder)
+            written = load_file(folder / "adapter_model.safetensors")
+        except OSError as error:
+            raise UserError(f"Cannot write the adapter to '{folder}': {error}. Make room or choose another --out.") from error
+        own = {name.replace(".default", ""): value for name, value in self.state().items()}
+        if set(written) != set(own) or any(not torch.equal(written[name], own[name].cpu()) for name in own):
+            raise UserError(f"The adapter in '{folder}' is not the one in memory. Choose another --out and save again.")
+
+    def log_probabilities(self, sequences: Sequence[Sequence_], temperature: float = 1.0) -> TokenScores:
+        """Log-probability and entropy of every completion token.
+
+        Args:
+            sequences: n sequences, of which each completion may be empty.
+            temperature: Logits are divided by it, as in sampling, so that the ratio at unchanged weights is 1.
+        """
+        lengths = torch.tensor([len(s.completion) for s in sequences])
+        mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
+        mask = mask.to(self.model.device)
+        if not mask.any():
+            empty = torch.zeros(mask.shape, device=mask.device)
+            return TokenScores(empty, empty, mask)
+        scores = self._on_tree if self.exact_tree else self._on_batch
+        logp, entropy = scores(sequences, temperature)
+        fill = torch.zeros(mask.shape, device=mask.device)
+        return TokenScores(fill.masked_scatter(mask, logp), fill.masked_scatter(mask, entropy), mask)
+
+    def _on_tree(self, sequences: Sequence[Sequence_], temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both of all completion tokens, one sequence after another, from one pass over distinct tokens."""
+        tree = PrefixTree()
+        paths = [tree.add(s.prompt + s.completion)[len(s.prompt) :] for s in sequences]
+        nodes = torch.from_numpy(_concatenate(paths))
+        needed, where = nodes.unique(return_inverse=True)
+        device = self.model.device
+        hidden = self.model.model(
+            input_ids=torch.tensor([tree.token], device=device),
+            position_ids=torch.tensor([tree.depth], device=device),
+            attention_mask=torch.from_numpy(tree.mask())[None, None].to(device),
+            use_cache=False,
+        ).last_hidden_state[0]
+        parents = torch.tensor(tree.parent)[needed].to(device)
+        tokens = torch.tensor(tree.token)[needed].to(device)
+        head = self.model.lm_head
+        logp, entropy = HeadLogProbability.apply(hidden[parents], merged_weight(head), tokens, temperature)
+        where = where.to(device)
+        return logp[where], entropy[where]
+
+    def _on_batch(self, sequences: Sequence[Sequence_], temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both of all completion tokens, one sequence after another, from an ordinary right-padded batch."""
+        device = self.model.device
+        width = max(len(s.prompt) + len(s.completion) for s in sequences)
+        ids = torch.zeros((len(sequences), width), dtype=torch.long)
+        attention = torch.zeros_like(ids)
+        predicts = torch.zeros(ids.shape, dtype=torch.bool)
+        for row, s in enumerate(sequences):
+            length = len(s.prompt) + len(s.completion)
+            ids[row, :length] = torch.tensor(s.prompt + s.completion)
+            attention[row, :length] = 1
+            predicts[row, len(s.prompt) - 1 : length - 1] = True
+        logits = self.model(input_ids=ids.to(device), attention_mask=attention.to(device), use_cache=False).logits
+        picked = logits[predicts.to(device)].float() / temperature
+        targets = torch.cat([torch.tensor(s.completion, dtype=torch.long) for s in sequences]).to(device)
+        log_softmax = F.log_softmax(picked, dim=-1)
+        entropy = -(log_softmax.detach().exp() * log_softmax.detach()).sum(dim=-1)
+        return log_softmax.gather(-1, targets[:, None])[:, 0], entropy
+
+
+class HeadLogProbability(torch.autograd.Function):
+    """Log-softmax of the frozen language-model head at one token a row, without ever holding all logits.
+
+    The gradient of log p(token) to the hidden state h is (W[token] - sum_v p_v W[v]) / temperature. That vector is as small as h, so it is
+    computed chunk by chunk on the way forward while the logits are at hand, and the way back is one multiplication.
+    """
+
+    CHUNK = 256
+
+    @staticmethod
+    def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, tokens: torch.Tensor, temperature: float) -> tuple:
+        """Log-probability and entropy [K] of tokens [K] given hidden [K, H] and weight [V, H]."""
+        wants = ctx.needs_input_grad[0]
+        logp, entropy, slope = [], [], []
+        for start in range(0, len(hidden), HeadLogProbability.CHUNK):
+            part = slice(start, start + HeadLogProbability.CHUNK)
+            logits = F.linear(hidden[part], weight).float() / temperature
+            total = logits.logsumexp(dim=-1)
+            logp.append(logits.gather(-1, tokens[part, None])[:, 0] - total)
+            p = (logits - total[:, None]).exp_()
+            entropy.append(total - (p * logits).sum(dim=-1))
+            if wants:
+                slope.append((weight[tokens[part]] - p.to(weight.dtype) @ weight) / temperature)
+        if wants:
+            ctx.save_for_backward(torch.cat(slope))
+        out = torch.cat(entropy)
+        ctx.mark_non_differentiable(out)
+        return torch.cat(logp), out
+
+    @staticmethod
+    def backward(ctx: Any, grad_logp: torch.Tensor, _: Any) -> tuple:
+        """The saved vectors times the incoming gradient."""
+        (slope,) = ctx.saved_tensors
+        return grad_logp[:, None].to(slope.dtype) * slope, None, None, None
+
+
+def packs_of(policy: Policy, sequences: Sequence[Sequence_], budget: int) -> list[list[int]]:
+    """Indices of the sequences of each pass through the model, so that no pass holds more than `budget` tokens.
+
+    On the tree the budget counts distinct tokens; on the plain path it counts padded ones.
+    """
+    if policy.exact_tree:
+        return pack([s.prompt + s.completion for s in sequences], budget)
+    packs: list[list[int]] = []
+    width = 0
+    for index, s in enumerate(sequences):
+        length = len(s.prompt) + len(s.completion)
+        width = max(width, length)
+        if not packs or width * (len(packs[-1]) + 1) > budget:
+            packs.append([])
+            width = length
+        packs[-1].append(index)
+    return packs
+
+
+def _concatenate(paths: Sequence[Any]) -> Any:
+    import numpy as np
+
+    return np.concatenate(paths) if paths else np.empty(0, dtype=np.int64)

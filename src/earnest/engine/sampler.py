@@ -1,0 +1,244 @@
+"""Sampling G answers to each of P prompts on the prefix tree.
+
+Each sample has its own stream of uniform numbers, fixed by its seed, and token t of a sample is the inverse of the model's
+cumulative distribution at uniform number t. So samples that stand on the same node draw from one distribution, computed once, and a
+sample's tokens do not depend on which other samples or prompts happen to be in the batch (up to rounding in the model's logits).
+Sampling on the tree and sampling row by row give the same answers, not only answers of the same distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from earnest.engine.decoder import Decoder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from earnest.engine.models import Loaded
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to draw.
+
+    Attributes:
+        temperature: 0 is greedy.
+        top_p: Keep the smallest set of tokens with at least this probability.
+        top_k: Keep this many tokens; 0 keeps all.
+        min_p: Keep tokens at least this likely, relative to the likeliest.
+        max_tokens: Longest answer.
+        stop: Texts that end an answer; they stay part of it.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float | None = None
+    max_tokens: int = 256
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One sampled answer.
+
+    Attributes:
+        ids: Sampled token ids, the one that ended the turn included.
+        terminated: Whether the model ended its turn, rather than running into `max_tokens`.
+    """
+
+    ids: tuple[int, ...]
+    terminated: bool
+
+
+@dataclass
+class _Sample:
+    """A sample in the making."""
+
+    uniforms: np.ndarray
+    ids: list[int]
+    terminated: bool = False
+
+
+def uniforms(seed: Sequence[int], samples: int, tokens: int) -> np.ndarray:
+    """float64 [samples, tokens] in [0, 1), one independent stream a sample; more samples or tokens extend, never change, the others."""
+    streams = [np.random.Generator(np.random.PCG64(np.random.SeedSequence([*seed, sample]))) for sample in range(samples)]
+    return np.stack([stream.random(tokens) for stream in streams]) if samples else np.empty((0, tokens))
+
+
+def filtered(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+    """Probabilities [R, V] after temperature, top-k, top-p and min-p, in that order (as transformers orders its warpers).
+
+    Args:
+        logits: float [R, V].
+        sampling: With temperature above 0.
+    """
+    scaled = logits / sampling.temperature
+    if 0 < sampling.top_k < scaled.shape[-1]:
+        least = scaled.topk(sampling.top_k, dim=-1).values[:, -1:]
+        scaled = scaled.masked_fill(scaled < least, -torch.inf)
+    if sampling.top_p < 1.0:
+        ordered, order = scaled.softmax(dim=-1).sort(dim=-1, descending=True)
+        beyond = ordered.cumsum(dim=-1) - ordered >= sampling.top_p  # the token that crosses the line is kept
+        scaled = scaled.masked_fill(torch.zeros_like(beyond).scatter(-1, order, beyond), -torch.inf)
+    probabilities = scaled.softmax(dim=-1)
+    if sampling.min_p is not None:
+        keep = probabilities >= sampling.min_p * probabilities.amax(dim=-1, keepdim=True)
+        probabilities = probabilities * keep
+    return probabilities
+
+
+def draw(logits: torch.Tensor, u: np.ndarray, row: np.ndarray, sampling: Sampling) -> np.ndarray:
+    """Tokens drawn from the rows' distributions.
+
+    Args:
+        logits: float [R, V].
+        u: [M] uniform numbers.
+        row: [M] the row each is drawn from.
+        sampling: How.
+
+    Returns:
+        int64 [M].
+    """
+    if sampling.temperature == 0:
+        return logits.argmax(dim=-1).cpu().numpy()[row]
+    cumulative = filtered(logits, sampling).double().cumsum(dim=-1)
+    index = torch.from_numpy(row).to(logits.device)
+    counts = np.bincount(row, minlength=len(logits))
+    order = np.argsort(row, kind="stable")
+    slot = np.empty(len(row), dtype=np.int64)  # which of its row's draws each one is
+    slot[order] = np.arange(len(row)) - (np.cumsum(counts) - counts)[row[order]]
+    targets = torch.zeros((len(logits), int(counts.max())), dtype=torch.float64, device=logits.device)
+    slot_index = torch.from_numpy(slot).to(logits.device)
+    targets[index, slot_index] = torch.from_numpy(u).to(logits.device)
+    # `right=True` never lands on a token of probability zero, whatever u is
+    tokens = torch.searchsorted(cumulative, targets * cumulative[:, -1:], right=True)
+    return tokens.clamp_(max=logits.shape[-1] - 1)[index, slot_index].cpu().numpy()
+
+
+def sample(
+    loaded: Loaded,
+    decoder: Decoder | None,
+    prompts: Sequence[Sequence[int]],
+    seeds: Sequence[Sequence[int]],
+    samples: int,
+    sampling: Sampling,
+    rows: int = 64,
+    advance: Callable[[int], None] | None = None,
+) -> list[list[Completion]]:
+    """Sample answers.
+
+    Args:
+        loaded: The model.
+        decoder: Its decoder for the tree; None takes the plain path through `transformers.generate`, with the same answers.
+        prompts: Token ids of each prompt.
+        seeds: A seed a prompt, as a sequence of integers.
+        samples: G, answers a prompt.
+        sampling: How to draw.
+        rows: Most samples in one batch.
+        advance: Called with the number of prompts done.
+
+    Returns:
+        For each prompt its G completions.
+    """
+    done: list[list[Completion]] = []
+    size = max(1, rows // samples)
+    for start in range(0, len(prompts), size):
+        batch = prompts[start : start + size]
+        states = [
+            [_Sample(u, []) for u in uniforms(seed, samples, sampling.max_tokens)] for seed in seeds[start : start + size]
+        ]
+        grow = _grow_plain if decoder is None else _grow_tree
+        grow(loaded, decoder, batch, states, sampling)
+        done += [[Completion(tuple(s.ids), s.terminated) for s in group] for group in states]
+        if advance is not None:
+            advance(len(batch))
+    return done
+
+
+def _grow_tree(
+    loaded: Loaded, decoder: Decoder, prompts: Sequence[Sequence[int]], states: list[list[_Sample]], sampling: Sampling
+) -> None:
+    """Grow the samples of some prompts on one tree: at a node with n samples draw n tokens, go on with the distinct ones."""
+    if sampling.max_tokens < 1:
+        return
+    distinct = {tuple(prompt): None for prompt in prompts}
+    row_of = {prompt: row for row, prompt in enumerate(distinct)}
+    live = [(row_of[tuple(prompt)], state) for prompt, group in zip(prompts, states, strict=True) for state in group]
+    cache, logits = decoder.prefill(list(distinct), room=len(live) * min(sampling.max_tokens, 64))
+    for step in range(sampling.max_tokens):
+        row = np.array([r for r, _ in live])
+        tokens = draw(logits, np.array([state.uniforms[step] for _, state in live]), row, sampling)
+        branches: dict[tuple[int, int], int] = {}
+        following = []
+        for (origin, state), token in zip(live, tokens.tolist(), strict=True):
+            state.ids.append(token)
+            state.terminated = token in loaded.stops or _stopped(loaded.tokenizer, state.ids, sampling.stop)
+            if not state.terminated:
+                following.append((branches.setdefault((origin, token), len(branches)), state))
+        if not following or step + 1 == sampling.max_tokens:
+            return
+        live = following
+        pairs = np.array(list(branches), dtype=np.int64)
+        logits = decoder.step(cache, pairs[:, 1].copy(), pairs[:, 0].copy())
+
+
+def _grow_plain(
+    loaded: Loaded, decoder: None, prompts: Sequence[Sequence[int]], states: list[list[_Sample]], sampling: Sampling
+) -> None:
+    """The same samples from `transformers.generate`, one row a sample, for architectures that no tree represents.
+
+    `generate` keeps whatever cache the architecture has; a logits processor leaves it only the token that the sample's own uniform
+    number picks.
+    """
+    from transformers import LogitsProcessor, LogitsProcessorList
+
+    flat = [(prompt, state) for prompt, group in zip(prompts, states, strict=True) for state in group]
+    width = max(len(prompt) for prompt, _ in flat)
+    pad = loaded.tokenizer.pad_token_id if loaded.tokenizer.pad_token_id is not None else min(loaded.stops, default=0)
+    ids = torch.full((len(flat), width), pad)
+    mask = torch.zeros((len(flat), width), dtype=torch.long)
+    for row, (prompt, _) in enumerate(flat):
+        ids[row, width - len(prompt) :] = torch.tensor(prompt)
+        mask[row, width - len(prompt) :] = 1
+    everyone = np.arange(len(flat))
+
+    class OwnDraw(LogitsProcessor):
+        def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            step = input_ids.shape[1] - width
+            tokens = draw(scores.float(), np.array([s.uniforms[step] for _, s in flat]), everyone, sampling)
+            for (_, state), token in zip(flat, tokens.tolist(), strict=True):
+                if not state.terminated:
+                    state.ids.append(token)
+                    state.terminated = token in loaded.stops or _stopped(loaded.tokenizer, state.ids, sampling.stop)
+            chosen = torch.full_like(scores, -torch.inf)
+            ended = next(iter(loaded.stops))
+            choice = [s.ids[-1] if not s.terminated else ended for _, s in flat]
+            chosen[everyone, choice] = 0.0
+            return chosen
+
+    with torch.inference_mode():
+        loaded.model.generate(
+            input_ids=ids.to(loaded.model.device),
+            attention_mask=mask.to(loaded.model.device),
+            max_new_tokens=sampling.max_tokens,
+            do_sample=False,
+            eos_token_id=sorted(loaded.stops),
+            pad_token_id=pad,
+            logits_processor=LogitsProcessorList([OwnDraw()]),
+        )
+
+
+def _stopped(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], stop: Sequence[str]) -> bool:
+    """Whether a stop text has been completed by the last token."""
+    if not stop:
+        return False
+    longest = max(len(text) for text in stop)
+    tail = tokenizer.decode(list(ids[-(longest + 4) :]))
+    return any(text in tail for text in stop)

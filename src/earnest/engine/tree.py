@@ -1,0 +1,104 @@
+"""The prefix tree: every distinct prefix of a batch of sequences, once.
+
+Rollouts of one group share their prompt, prompts share a system message, and short structured answers share most of their own
+tokens. A causal model computes a token from its prefix alone, so a prefix needs to go through the model once, however many
+sequences run through it. A node is one distinct prefix, named by its last token; its hidden state depends on its ancestors and
+nothing else, which is all an attention mask has to say.
+
+A forward pass over the tree is exact: node u sees exactly its ancestors and itself, at the positions they have in the sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass
+class PrefixTree:
+    """Token, parent and depth of each node, parents before children.
+
+    Attributes:
+        token: Token id of each node, length U.
+        parent: Index of the node before it, -1 at a root.
+        depth: Position of the token in its sequence, 0 at a root.
+        count: How many sequences run through the node.
+    """
+
+    token: list[int] = field(default_factory=list)
+    parent: list[int] = field(default_factory=list)
+    depth: list[int] = field(default_factory=list)
+    count: list[int] = field(default_factory=list)
+    _child: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.token)
+
+    def add(self, sequence: Sequence[int]) -> np.ndarray:
+        """Put a sequence into the tree.
+
+        Returns:
+            int64 [len(sequence)]: the node of each of its tokens.
+        """
+        path = np.empty(len(sequence), dtype=np.int64)
+        node = -1
+        for position, token in enumerate(sequence):
+            child = self._child.get((node, token))
+            if child is None:
+                child = len(self.token)
+                self._child[node, token] = child
+                self.token.append(token)
+                self.parent.append(node)
+                self.depth.append(position)
+                self.count.append(0)
+            self.count[child] += 1
+            path[position] = node = child
+        return path
+
+    def new_tokens(self, sequence: Sequence[int]) -> int:
+        """How many nodes `add` would make."""
+        node, known = -1, 0
+        for token in sequence:
+            child = self._child.get((node, token))
+            if child is None:
+                break
+            node, known = child, known + 1
+        return len(sequence) - known
+
+    def mask(self) -> np.ndarray:
+        """bool [U, U]: row u is True at u and at its ancestors."""
+        size = len(self.token)
+        mask = np.zeros((size, size), dtype=bool)
+        for node, parent in enumerate(self.parent):
+            if parent >= 0:
+                mask[node, : parent + 1] = mask[parent, : parent + 1]
+            mask[node, node] = True
+        return mask
+
+
+def pack(sequences: Sequence[Sequence[int]], budget: int) -> list[list[int]]:
+    """Split sequences into packs of at most `budget` distinct tokens each, neighbours together.
+
+    A single sequence longer than the budget is a pack of its own. Order is kept, so groups (whose members are neighbours) stay
+    together and share.
+
+    Args:
+        sequences: Token ids of each sequence.
+        budget: Most tree nodes of a pack.
+
+    Returns:
+        Indices of the sequences of each pack.
+    """
+    packs: list[list[int]] = []
+    tree = PrefixTree()
+    for index, sequence in enumerate(sequences):
+        if packs and len(tree) + tree.new_tokens(sequence) > budget:
+            packs.append([])
+            tree = PrefixTree()
+        elif not packs:
+            packs.append([])
+        tree.add(sequence)
+        packs[-1].append(index)
+    return packs

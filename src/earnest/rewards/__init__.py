@@ -1,0 +1,1 @@
+"""Verifiers: small functions that read what a model wrote and say whether it holds."""

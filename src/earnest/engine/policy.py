@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -23,7 +24,7 @@ from earnest.errors import UserError
 
 
 @dataclass(frozen=True)
-class Sequence_:
+class Trajectory:
     """A prompt and one completion of it, as token ids."""
 
     prompt: tuple[int, ...]
@@ -123,7 +124,7 @@ class Policy:
         if set(written) != set(own) or any(not torch.equal(written[name], own[name].cpu()) for name in own):
             raise UserError(f"The adapter in '{folder}' is not the one in memory. Choose another --out and save again.")
 
-    def log_probabilities(self, sequences: Sequence[Sequence_], temperature: float = 1.0) -> TokenScores:
+    def log_probabilities(self, sequences: Sequence[Trajectory], temperature: float = 1.0) -> TokenScores:
         """Log-probability and entropy of every completion token.
 
         Args:
@@ -141,11 +142,11 @@ class Policy:
         fill = torch.zeros(mask.shape, device=mask.device)
         return TokenScores(fill.masked_scatter(mask, logp), fill.masked_scatter(mask, entropy), mask)
 
-    def _on_tree(self, sequences: Sequence[Sequence_], temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
+    def _on_tree(self, sequences: Sequence[Trajectory], temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
         """Both of all completion tokens, one sequence after another, from one pass over distinct tokens."""
         tree = PrefixTree()
         paths = [tree.add(s.prompt + s.completion)[len(s.prompt) :] for s in sequences]
-        nodes = torch.from_numpy(_concatenate(paths))
+        nodes = torch.from_numpy(np.concatenate(paths))
         needed, where = nodes.unique(return_inverse=True)
         device = self.model.device
         hidden = self.model.model(
@@ -161,7 +162,7 @@ class Policy:
         where = where.to(device)
         return logp[where], entropy[where]
 
-    def _on_batch(self, sequences: Sequence[Sequence_], temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
+    def _on_batch(self, sequences: Sequence[Trajectory], temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
         """Both of all completion tokens, one sequence after another, from an ordinary right-padded batch."""
         device = self.model.device
         width = max(len(s.prompt) + len(s.completion) for s in sequences)
@@ -217,7 +218,7 @@ class HeadLogProbability(torch.autograd.Function):
         return grad_logp[:, None].to(slope.dtype) * slope, None, None, None
 
 
-def packs_of(policy: Policy, sequences: Sequence[Sequence_], budget: int) -> list[list[int]]:
+def packs_of(policy: Policy, sequences: Sequence[Trajectory], budget: int) -> list[list[int]]:
     """Indices of the sequences of each pass through the model, so that no pass holds more than `budget` tokens.
 
     On the tree the budget counts distinct tokens; on the plain path it counts padded ones.
@@ -234,9 +235,3 @@ def packs_of(policy: Policy, sequences: Sequence[Sequence_], budget: int) -> lis
             width = length
         packs[-1].append(index)
     return packs
-
-
-def _concatenate(paths: Sequence[Any]) -> Any:
-    import numpy as np
-
-    return np.concatenate(paths) if paths else np.empty(0, dtype=np.int64)

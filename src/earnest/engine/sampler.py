@@ -51,10 +51,12 @@ class Completion:
     Attributes:
         ids: Sampled token ids, the one that ended the turn included.
         terminated: Whether the model ended its turn, rather than running into `max_tokens`.
+        entropy: Sum over the tokens of the entropy they were drawn at, in nats, before top-k, top-p and min-p; 0 when greedy.
     """
 
     ids: tuple[int, ...]
     terminated: bool
+    entropy: float = 0.0
 
 
 @dataclass
@@ -64,6 +66,12 @@ class _Sample:
     uniforms: np.ndarray
     ids: list[int]
     terminated: bool = False
+    entropy: float = 0.0
+
+    def take(self, token: int, entropy: float, loaded: Loaded, stop: Sequence[str]) -> None:
+        self.ids.append(token)
+        self.entropy += entropy
+        self.terminated = token in loaded.stops or _stopped(loaded.tokenizer, self.ids, stop)
 
 
 def uniforms(seed: Sequence[int], samples: int, tokens: int) -> np.ndarray:
@@ -72,14 +80,13 @@ def uniforms(seed: Sequence[int], samples: int, tokens: int) -> np.ndarray:
     return np.stack([stream.random(tokens) for stream in streams]) if samples else np.empty((0, tokens))
 
 
-def filtered(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
-    """Probabilities [R, V] after temperature, top-k, top-p and min-p, in that order (as transformers orders its warpers).
+def filtered(scaled: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+    """Probabilities [R, V] after top-k, top-p and min-p, in that order (as transformers orders its warpers).
 
     Args:
-        logits: float [R, V].
-        sampling: With temperature above 0.
+        scaled: float [R, V], logits divided by the temperature.
+        sampling: How.
     """
-    scaled = logits / sampling.temperature
     if 0 < sampling.top_k < scaled.shape[-1]:
         least = scaled.topk(sampling.top_k, dim=-1).values[:, -1:]
         scaled = scaled.masked_fill(scaled < least, -torch.inf)
@@ -94,7 +101,7 @@ def filtered(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     return probabilities
 
 
-def draw(logits: torch.Tensor, u: np.ndarray, row: np.ndarray, sampling: Sampling) -> np.ndarray:
+def draw(logits: torch.Tensor, u: np.ndarray, row: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
     """Tokens drawn from the rows' distributions.
 
     Args:
@@ -104,22 +111,27 @@ def draw(logits: torch.Tensor, u: np.ndarray, row: np.ndarray, sampling: Samplin
         sampling: How.
 
     Returns:
-        int64 [M].
+        Tokens int64 [M], and the entropy [M] of the distribution at the temperature, before any filter; 0 when greedy.
     """
     if sampling.temperature == 0:
-        return logits.argmax(dim=-1).cpu().numpy()[row]
-    cumulative = filtered(logits, sampling).double().cumsum(dim=-1)
-    index = torch.from_numpy(row).to(logits.device)
+        return logits.argmax(dim=-1).cpu().numpy()[row], np.zeros(len(row))
+    scaled = logits / sampling.temperature
+    probabilities = scaled.softmax(dim=-1)
+    entropy = scaled.logsumexp(dim=-1) - (probabilities * scaled).sum(dim=-1)
+    if sampling.top_p < 1.0 or sampling.top_k or sampling.min_p is not None:
+        probabilities = filtered(scaled, sampling)
+    cumulative = probabilities.double().cumsum(dim=-1)
     counts = np.bincount(row, minlength=len(logits))
     order = np.argsort(row, kind="stable")
     slot = np.empty(len(row), dtype=np.int64)  # which of its row's draws each one is
     slot[order] = np.arange(len(row)) - (np.cumsum(counts) - counts)[row[order]]
+    index, slot_index = (torch.from_numpy(i).to(logits.device) for i in (row, slot))
     targets = torch.zeros((len(logits), int(counts.max())), dtype=torch.float64, device=logits.device)
-    slot_index = torch.from_numpy(slot).to(logits.device)
     targets[index, slot_index] = torch.from_numpy(u).to(logits.device)
     # `right=True` never lands on a token of probability zero, whatever u is
     tokens = torch.searchsorted(cumulative, targets * cumulative[:, -1:], right=True)
-    return tokens.clamp_(max=logits.shape[-1] - 1)[index, slot_index].cpu().numpy()
+    tokens = tokens.clamp_(max=logits.shape[-1] - 1)[index, slot_index]
+    return tokens.cpu().numpy(), entropy[index].double().cpu().numpy()
 
 
 def sample(
@@ -156,7 +168,7 @@ def sample(
         ]
         grow = _grow_plain if decoder is None else _grow_tree
         grow(loaded, decoder, batch, states, sampling)
-        done += [[Completion(tuple(s.ids), s.terminated) for s in group] for group in states]
+        done += [[Completion(tuple(s.ids), s.terminated, s.entropy) for s in group] for group in states]
         if advance is not None:
             advance(len(batch))
     return done
@@ -174,12 +186,11 @@ def _grow_tree(
     cache, logits = decoder.prefill(list(distinct), room=len(live) * min(sampling.max_tokens, 64))
     for step in range(sampling.max_tokens):
         row = np.array([r for r, _ in live])
-        tokens = draw(logits, np.array([state.uniforms[step] for _, state in live]), row, sampling)
+        tokens, entropy = draw(logits, np.array([state.uniforms[step] for _, state in live]), row, sampling)
         branches: dict[tuple[int, int], int] = {}
         following = []
-        for (origin, state), token in zip(live, tokens.tolist(), strict=True):
-            state.ids.append(token)
-            state.terminated = token in loaded.stops or _stopped(loaded.tokenizer, state.ids, sampling.stop)
+        for (origin, state), token, nats in zip(live, tokens.tolist(), entropy.tolist(), strict=True):
+            state.take(token, nats, loaded, sampling.stop)
             if not state.terminated:
                 following.append((branches.setdefault((origin, token), len(branches)), state))
         if not following or step + 1 == sampling.max_tokens:
@@ -212,11 +223,10 @@ def _grow_plain(
     class OwnDraw(LogitsProcessor):
         def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
             step = input_ids.shape[1] - width
-            tokens = draw(scores.float(), np.array([s.uniforms[step] for _, s in flat]), everyone, sampling)
-            for (_, state), token in zip(flat, tokens.tolist(), strict=True):
+            tokens, entropy = draw(scores.float(), np.array([s.uniforms[step] for _, s in flat]), everyone, sampling)
+            for (_, state), token, nats in zip(flat, tokens.tolist(), entropy.tolist(), strict=True):
                 if not state.terminated:
-                    state.ids.append(token)
-                    state.terminated = token in loaded.stops or _stopped(loaded.tokenizer, state.ids, sampling.stop)
+                    state.take(token, nats, loaded, sampling.stop)
             chosen = torch.full_like(scores, -torch.inf)
             ended = next(iter(loaded.stops))
             choice = [s.ids[-1] if not s.terminated else ended for _, s in flat]

@@ -1,0 +1,183 @@
+"""Rollouts: rows become prompts, prompts become answers, answers get rewards and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from earnest import text
+from earnest.engine.models import Loaded
+from earnest.engine.policy import Policy
+from earnest.engine.sampler import Completion, Sampling, sample
+from earnest.errors import UserError
+from earnest.score import Scores, score
+from earnest.task import Message, Row, Task, Verdict, judge
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A row, as the model is asked about it.
+
+    Attributes:
+        row: The row.
+        messages: The chat messages.
+        ids: Their tokens, up to where the model starts to write.
+        opened: Whether they end inside an open thinking block.
+    """
+
+    row: Row
+    messages: list[Message]
+    ids: tuple[int, ...]
+    opened: bool
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """One answer to a prompt: its tokens, and its text split into thinking and answer."""
+
+    completion: Completion
+    answer: text.Answer
+
+
+@dataclass(frozen=True)
+class Batch:
+    """P groups of G rollouts, scored.
+
+    Attributes:
+        prompts: P prompts.
+        samples: P lists of G answers.
+        scores: Of the N = P*G rollouts, group after group.
+        verdicts: N verdicts of the check.
+    """
+
+    prompts: Sequence[Prompt]
+    samples: Sequence[Sequence[Sampled]]
+    scores: Scores
+    verdicts: Sequence[Verdict]
+
+    @property
+    def rewards(self) -> np.ndarray:
+        """float64 [P, G], NaN where no reward function gave a verdict."""
+        return self.scores.total.reshape(len(self.prompts), -1)
+
+
+def make_prompts(task: Task, loaded: Loaded, rows: Sequence[Row], thinking: bool, room: int) -> list[Prompt]:
+    """Render rows.
+
+    Args:
+        task: The task.
+        loaded: The model.
+        rows: Its rows.
+        thinking: Whether the model gets room to think.
+        room: Most tokens of an answer; prompt and answer must fit the model's context.
+
+    Raises:
+        UserError: A prompt is too long for the model, or the chat template refuses it.
+    """
+    limit = getattr(loaded.model.config, "max_position_embeddings", None)
+    prompts = []
+    for row in rows:
+        messages = task.prompt(row)
+        ids = text.render(loaded.tokenizer, messages, thinking)
+        if limit and len(ids) + room > limit:
+            raise UserError(
+                f"The prompt of row {row['id']!r} has {len(ids)} tokens; with an answer of up to {room} that is more than the {limit} "
+                f"'{loaded.name}' can hold. Shorten the row, lower max_completion_length, or use a model with a longer context."
+            )
+        opened = thinking and text.opens_thinking(loaded.tokenizer.decode(ids[-16:]))
+        prompts.append(Prompt(row, list(messages), tuple(ids), opened))
+    return prompts
+
+
+def answer(
+    policy: Policy,
+    prompts: Sequence[Prompt],
+    samples: int,
+    sampling: Sampling,
+    seed: Sequence[int],
+    thinking: bool,
+    rows: int = 64,
+    advance: Callable[[int], None] | None = None,
+) -> list[list[Sampled]]:
+    """G answers to each prompt.
+
+    The seed of a prompt is `seed` and its place, so that the same call gives the same answers and no two prompts share a stream.
+    """
+    loaded = policy.loaded
+    seeds = [[*seed, place] for place in range(len(prompts))]
+    groups = sample(loaded, policy.decoder(), [p.ids for p in prompts], seeds, samples, sampling, rows, advance)
+    return [
+        [
+            Sampled(c, text.split_thinking(text.decode(loaded.tokenizer, c.ids, loaded.stops), prompt.opened, thinking))
+            for c in group
+        ]
+        for prompt, group in zip(prompts, groups, strict=True)
+    ]
+
+
+def score_batch(task: Task, prompts: Sequence[Prompt], samples: Sequence[Sequence[Sampled]], step: int) -> Batch:
+    """Rewards and verdicts of the answers."""
+    flat = [(prompt, one) for prompt, group in zip(prompts, samples, strict=True) for one in group]
+    scores = score(
+        task.rewards,
+        task.weights,
+        [prompt.messages for prompt, _ in flat],
+        [one.answer.messages() for _, one in flat],
+        [prompt.row for prompt, _ in flat],
+        [one.completion.ids for _, one in flat],
+        step,
+    )
+    verdicts = [judge(task, one.answer.content, prompt.row) for prompt, one in flat]
+    return Batch(prompts, samples, scores, verdicts)
+
+
+def join(first: Batch, second: Batch) -> Batch:
+    """The groups of both, in order."""
+    a, b = first.scores, second.scores
+    columns = {*a.extra, *b.extra}
+    extra = {c: [*a.extra.get(c, [None] * len(a.total)), *b.extra.get(c, [None] * len(b.total))] for c in columns}
+    scores = Scores(
+        a.names, np.concatenate([a.values, b.values]), np.concatenate([a.total, b.total]), extra, {**a.metrics, **b.metrics}
+    )
+    return Batch([*first.prompts, *second.prompts], [*first.samples, *second.samples], scores, [*first.verdicts, *second.verdicts])
+
+
+def verdict_record(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as the run directory keeps it."""
+    return {
+        "correct": verdict.correct,
+        "fields": dict(verdict.fields),
+        "well_formed": verdict.well_formed,
+        "handed_off": verdict.handed_off,
+    }
+
+
+def rollout_records(batch: Batch, advantages: np.ndarray, step: int) -> list[dict[str, Any]]:
+    """Every rollout of a step, as the run directory keeps it."""
+    group_size = len(batch.samples[0])
+    records = []
+    for index, verdict in enumerate(batch.verdicts):
+        group, number = divmod(index, group_size)
+        prompt, one = batch.prompts[group], batch.samples[group][number]
+        records.append(
+            {
+                "step": step,
+                "group": group,
+                "sample": number,
+                "id": prompt.row["id"],
+                "prompt": prompt.messages,
+                "text": one.answer.content,
+                "reasoning": one.answer.reasoning,
+                "tokens": len(one.completion.ids),
+                "terminated": one.completion.terminated,
+                "rewards": dict(zip(batch.scores.names, batch.scores.values[index].tolist(), strict=True)),
+                "reward": float(batch.scores.total[index]),
+                "advantage": float(advantages[group, number]),
+                "verdict": verdict_record(verdict),
+                **{column: values[index] for column, values in batch.scores.extra.items()},
+            }
+        )
+    return records

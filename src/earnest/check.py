@@ -314,8 +314,8 @@ def _idle_pay(evidence: Evidence) -> list[Finding] | None:
     asked = [(marks.name, *marks.paid) for marks in evidence.marks if marks.paid] if evidence.task.oracle else []
     found = []
     for name, oracle, empty in asked:
-        rows, cases = _where(evidence, empty >= oracle - TOLERANCE)
-        if cases:  # a penalty on length may be meant so, as long as the total holds
+        rows, cases = _where(evidence, (empty >= oracle - TOLERANCE) & (oracle > 0))  # a penalty pays nobody
+        if cases:
             message = f"The reward '{name}' pays an empty answer as much as the right one on {rows}."
             found.append(_finding("idle pay", "warning", message, cases))
     return _held(evidence, found) if asked else None

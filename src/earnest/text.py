@@ -130,7 +130,9 @@ def _closing_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     except Exception:  # a template with demands of its own: the tokenizer's and the config's ids have to do
         return []
     after = tokenizer.encode(whole[whole.rfind(mark) + len(mark) :], add_special_tokens=False)
-    return after[:1] if after and after[0] in tokenizer.all_special_ids else []
+    # `all_special_ids` holds only the tokens with a role (eos, pad, ...); an end-of-turn token often has none
+    special = {*tokenizer.all_special_ids, *(i for i, token in tokenizer.added_tokens_decoder.items() if token.special)}
+    return after[:1] if after and after[0] in special else []
 
 
 def decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], stops: frozenset[int]) -> str:

@@ -11,14 +11,11 @@ k3 (Schulman, "Approximating KL Divergence").
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 
-LossType = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo"]
-ScaleRewards = Literal["group", "batch", "none"]
-Level = Literal["token", "sequence"]
+from earnest.config import Level, LossType, ScaleRewards
 
 STD_EPSILON = 1e-4  # TRL's, in the denominator of the advantage
 TIE = 1e-6  # rewards of a group this close, relative to their size, are equal: what is left is rounding, not signal
@@ -51,6 +48,7 @@ class LossConfig:
 
     @property
     def upper(self) -> float:
+        """The upper clip range in use."""
         return self.epsilon if self.epsilon_high is None else self.epsilon_high
 
 
@@ -118,8 +116,8 @@ def kl_k3(logp: torch.Tensor, ref_logp: torch.Tensor) -> torch.Tensor:
     Beyond d = 20 it goes on along its tangent, so that value and gradient stay finite.
     """
     d = ref_logp - logp
-    capped = d.clamp(max=KL_CAP)
-    return torch.expm1(capped) - capped + (d - capped) * float(np.expm1(KL_CAP))
+    capped, beyond = d.clamp(max=KL_CAP), (d - KL_CAP).clamp(min=0)
+    return torch.expm1(capped) - capped + beyond * float(np.expm1(KL_CAP))
 
 
 def token_loss(
@@ -196,9 +194,7 @@ class ClipCounts:
     tokens: int
 
 
-def clip_counts(
-    logp: torch.Tensor, old_logp: torch.Tensor, advantage: torch.Tensor, mask: torch.Tensor, config: LossConfig
-) -> ClipCounts:
+def clip_counts(logp: torch.Tensor, old_logp: torch.Tensor, advantage: torch.Tensor, mask: torch.Tensor, config: LossConfig) -> ClipCounts:
     """How many trained tokens were clipped below (negative advantage) and above (positive)."""
     ratio = log_ratio(logp.detach(), old_logp, mask, config.importance_sampling_level).exp()
     sign = advantage[:, None]

@@ -7,6 +7,7 @@ it is an ordinary right-padded batch. Both give the same numbers.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from earnest.errors import UserError
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A prompt and one completion of it, as token ids."""
+    """A prompt, of at least one token, and one completion of it, as token ids."""
 
     prompt: tuple[int, ...]
     completion: tuple[int, ...]
@@ -57,21 +58,23 @@ class Policy:
     """
 
     def __init__(self, loaded: Loaded, rank: int = 16, adapter: Path | None = None, seed: int = 0) -> None:
-        from peft import LoraConfig, PeftModel, get_peft_model
+        from peft import LoraConfig, get_peft_model
 
         self.loaded = loaded
         if adapter is not None:
-            self.peft = PeftModel.from_pretrained(loaded.model, adapter, is_trainable=True)
+            self.peft = _with_adapter(loaded.model, adapter)
         else:
             torch.manual_seed(seed)
             config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM")
             self.peft = get_peft_model(loaded.model, config)
         self.peft.eval()  # no dropout anywhere: ratios compare like with like
         self.model = self.peft.get_base_model()
-        self.exact_tree = tree_is_exact(self.model.config)
+        self.exact_tree = tree_is_exact(self.model.config) and _is_plain_lora(self.peft)
         self._decoder: Decoder | None = None
         if not self.trainable():
-            raise UserError("There are no trainable parameters: the adapter is empty or frozen. Give an adapter written by earnest or PEFT.")
+            raise UserError(
+                "There are no trainable parameters: the adapter is empty or frozen. Give an adapter written by earnest or PEFT."
+            )
 
     def trainable(self) -> list[torch.nn.Parameter]:
         """The adapter's parameters."""
@@ -106,6 +109,7 @@ class Policy:
             for name, parameter in self.peft.named_parameters():
                 if name in state:
                     parameter.copy_(state[name])
+        self.changed()
 
     def save(self, folder: Path) -> None:
         """Write the adapter, and prove that what was written is what is in memory.
@@ -113,14 +117,21 @@ class Policy:
         Raises:
             UserError: The disk is full, or the file does not hold the weights.
         """
+        from peft import get_peft_model_state_dict
         from safetensors.torch import load_file
 
+        beside = folder.with_name(folder.name + ".part")
         try:
-            self.peft.save_pretrained(folder)
+            # the base model's own embeddings stay out; left to "auto", PEFT would ask the hub about them at each save
+            self.peft.save_pretrained(beside, save_embedding_layers=False)
+            for file in beside.iterdir():  # whole or not at all: a run that dies here keeps the adapter it had
+                folder.mkdir(parents=True, exist_ok=True)
+                os.replace(file, folder / file.name)
+            beside.rmdir()
             written = load_file(folder / "adapter_model.safetensors")
         except OSError as error:
             raise UserError(f"Cannot write the adapter to '{folder}': {error}. Make room or choose another --out.") from error
-        own = {name.replace(".default", ""): value for name, value in self.state().items()}
+        own = get_peft_model_state_dict(self.peft, save_embedding_layers=False)
         if set(written) != set(own) or any(not torch.equal(written[name], own[name].cpu()) for name in own):
             raise UserError(f"The adapter in '{folder}' is not the one in memory. Choose another --out and save again.")
 
@@ -180,6 +191,27 @@ class Policy:
         log_softmax = F.log_softmax(picked, dim=-1)
         entropy = -(log_softmax.detach().exp() * log_softmax.detach()).sum(dim=-1)
         return log_softmax.gather(-1, targets[:, None])[:, 0], entropy
+
+
+def _with_adapter(model: Any, folder: Path) -> Any:
+    """The model with the adapter of a folder, trainable."""
+    from peft import PeftModel
+
+    if not (folder / "adapter_config.json").is_file():
+        raise UserError(f"There is no adapter in '{folder}': it holds no adapter_config.json. Give a folder written by earnest or PEFT.")
+    try:
+        return PeftModel.from_pretrained(model, folder, is_trainable=True)
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"The adapter in '{folder}' does not fit the model: {reason}. Load the model it was trained on.") from error
+
+
+def _is_plain_lora(peft: Any) -> bool:
+    """Whether the adapter is LoRA on the projections inside the layers and nothing else, which is all the fused decoder and head know."""
+    config = peft.active_peft_config
+    if config.peft_type != "LORA" or config.use_dora or config.lora_bias:
+        return False
+    return all(".layers." in name and (".lora_A." in name or ".lora_B." in name) for name, p in peft.named_parameters() if p.requires_grad)
 
 
 class HeadLogProbability(torch.autograd.Function):

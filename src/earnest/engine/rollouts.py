@@ -110,10 +110,7 @@ def answer(
     seeds = [[*seed, place] for place in range(len(prompts))]
     groups = sample(loaded, policy.decoder(), [p.ids for p in prompts], seeds, samples, sampling, rows, advance)
     return [
-        [
-            Sampled(c, text.split_thinking(text.decode(loaded.tokenizer, c.ids, loaded.stops), prompt.opened, thinking))
-            for c in group
-        ]
+        [Sampled(c, text.split_thinking(text.decode(loaded.tokenizer, c.ids, loaded.stops), prompt.opened, thinking)) for c in group]
         for prompt, group in zip(prompts, groups, strict=True)
     ]
 
@@ -139,9 +136,7 @@ def join(first: Batch, second: Batch) -> Batch:
     a, b = first.scores, second.scores
     columns = {*a.extra, *b.extra}
     extra = {c: [*a.extra.get(c, [None] * len(a.total)), *b.extra.get(c, [None] * len(b.total))] for c in columns}
-    scores = Scores(
-        a.names, np.concatenate([a.values, b.values]), np.concatenate([a.total, b.total]), extra, {**a.metrics, **b.metrics}
-    )
+    scores = Scores(a.names, np.concatenate([a.values, b.values]), np.concatenate([a.total, b.total]), extra, {**a.metrics, **b.metrics})
     return Batch([*first.prompts, *second.prompts], [*first.samples, *second.samples], scores, [*first.verdicts, *second.verdicts])
 
 
@@ -164,6 +159,7 @@ def rollout_records(batch: Batch, advantages: np.ndarray, step: int) -> list[dic
         prompt, one = batch.prompts[group], batch.samples[group][number]
         records.append(
             {
+                **{column: values[index] for column, values in batch.scores.extra.items()},  # first: it may hide no key of ours
                 "step": step,
                 "group": group,
                 "sample": number,
@@ -177,7 +173,6 @@ def rollout_records(batch: Batch, advantages: np.ndarray, step: int) -> list[dic
                 "reward": float(batch.scores.total[index]),
                 "advantage": float(advantages[group, number]),
                 "verdict": verdict_record(verdict),
-                **{column: values[index] for column, values in batch.scores.extra.items()},
             }
         )
     return records

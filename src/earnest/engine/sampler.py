@@ -9,7 +9,7 @@ Sampling on the tree and sampling row by row give the same answers, not only ans
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,7 +56,7 @@ class Completion:
 
     ids: tuple[int, ...]
     terminated: bool
-    entropy: float = 0.0
+    entropy: float = field(default=0.0, compare=False)  # a float of the model's, rounding included
 
 
 @dataclass
@@ -76,7 +76,8 @@ class _Sample:
 
 def uniforms(seed: Sequence[int], samples: int, tokens: int) -> np.ndarray:
     """float64 [samples, tokens] in [0, 1), one independent stream a sample; more samples or tokens extend, never change, the others."""
-    streams = [np.random.Generator(np.random.PCG64(np.random.SeedSequence([*seed, sample]))) for sample in range(samples)]
+    # numpy fills a short seed up with zeros, so [1] and [1, 0] would be one; ending on sample + 1 keeps them apart
+    streams = [np.random.Generator(np.random.PCG64(np.random.SeedSequence([*seed, sample + 1]))) for sample in range(samples)]
     return np.stack([stream.random(tokens) for stream in streams]) if samples else np.empty((0, tokens))
 
 
@@ -160,30 +161,25 @@ def sample(
         For each prompt its G completions.
     """
     done: list[list[Completion]] = []
-    size = max(1, rows // samples)
+    size = max(1, rows // max(samples, 1))
     for start in range(0, len(prompts), size):
         batch = prompts[start : start + size]
-        states = [
-            [_Sample(u, []) for u in uniforms(seed, samples, sampling.max_tokens)] for seed in seeds[start : start + size]
-        ]
-        grow = _grow_plain if decoder is None else _grow_tree
-        grow(loaded, decoder, batch, states, sampling)
+        states = [[_Sample(u, []) for u in uniforms(seed, samples, sampling.max_tokens)] for seed in seeds[start : start + size]]
+        if samples > 0 and sampling.max_tokens > 0:
+            grow = _grow_plain if decoder is None else _grow_tree
+            grow(loaded, decoder, batch, states, sampling)
         done += [[Completion(tuple(s.ids), s.terminated, s.entropy) for s in group] for group in states]
         if advance is not None:
             advance(len(batch))
     return done
 
 
-def _grow_tree(
-    loaded: Loaded, decoder: Decoder, prompts: Sequence[Sequence[int]], states: list[list[_Sample]], sampling: Sampling
-) -> None:
+def _grow_tree(loaded: Loaded, decoder: Decoder, prompts: Sequence[Sequence[int]], states: list[list[_Sample]], sampling: Sampling) -> None:
     """Grow the samples of some prompts on one tree: at a node with n samples draw n tokens, go on with the distinct ones."""
-    if sampling.max_tokens < 1:
-        return
     distinct = {tuple(prompt): None for prompt in prompts}
     row_of = {prompt: row for row, prompt in enumerate(distinct)}
     live = [(row_of[tuple(prompt)], state) for prompt, group in zip(prompts, states, strict=True) for state in group]
-    cache, logits = decoder.prefill(list(distinct), room=len(live) * min(sampling.max_tokens, 64))
+    cache, logits = decoder.prefill(list(distinct), room=min(sampling.max_tokens, 64))
     for step in range(sampling.max_tokens):
         row = np.array([r for r, _ in live])
         tokens, entropy = draw(logits, np.array([state.uniforms[step] for _, state in live]), row, sampling)
@@ -200,15 +196,13 @@ def _grow_tree(
         logits = decoder.step(cache, pairs[:, 1].copy(), pairs[:, 0].copy())
 
 
-def _grow_plain(
-    loaded: Loaded, decoder: None, prompts: Sequence[Sequence[int]], states: list[list[_Sample]], sampling: Sampling
-) -> None:
+def _grow_plain(loaded: Loaded, decoder: None, prompts: Sequence[Sequence[int]], states: list[list[_Sample]], sampling: Sampling) -> None:
     """The same samples from `transformers.generate`, one row a sample, for architectures that no tree represents.
 
     `generate` keeps whatever cache the architecture has; a logits processor leaves it only the token that the sample's own uniform
-    number picks.
+    number picks. The model's own generation config is set aside: a repetition penalty in it would bend the distribution.
     """
-    from transformers import LogitsProcessor, LogitsProcessorList
+    from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, StoppingCriteriaList
 
     flat = [(prompt, state) for prompt, group in zip(prompts, states, strict=True) for state in group]
     width = max(len(prompt) for prompt, _ in flat)
@@ -228,27 +222,33 @@ def _grow_plain(
                 if not state.terminated:
                     state.take(token, nats, loaded, sampling.stop)
             chosen = torch.full_like(scores, -torch.inf)
-            ended = next(iter(loaded.stops))
-            choice = [s.ids[-1] if not s.terminated else ended for _, s in flat]
+            choice = [s.ids[-1] for _, s in flat]  # what a finished row is fed no longer matters
             chosen[everyone, choice] = 0.0
             return chosen
 
-    with torch.inference_mode():
-        loaded.model.generate(
-            input_ids=ids.to(loaded.model.device),
-            attention_mask=mask.to(loaded.model.device),
-            max_new_tokens=sampling.max_tokens,
-            do_sample=False,
-            eos_token_id=sorted(loaded.stops),
-            pad_token_id=pad,
-            logits_processor=LogitsProcessorList([OwnDraw()]),
-        )
+    def finished(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        return torch.tensor([s.terminated for _, s in flat], device=input_ids.device)
+
+    model = loaded.model
+    own, model.generation_config = model.generation_config, GenerationConfig(pad_token_id=pad)
+    try:
+        with torch.inference_mode():
+            model.generate(
+                input_ids=ids.to(model.device),
+                attention_mask=mask.to(model.device),
+                max_new_tokens=sampling.max_tokens,
+                do_sample=False,
+                logits_processor=LogitsProcessorList([OwnDraw()]),
+                stopping_criteria=StoppingCriteriaList([finished]),
+            )
+    finally:
+        model.generation_config = own
 
 
 def _stopped(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], stop: Sequence[str]) -> bool:
     """Whether a stop text has been completed by the last token."""
     if not stop:
         return False
-    longest = max(len(text) for text in stop)
+    longest = max(len(text.encode()) for text in stop)  # a token is at least a byte
     tail = tokenizer.decode(list(ids[-(longest + 4) :]))
     return any(text in tail for text in stop)

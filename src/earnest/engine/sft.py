@@ -7,46 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
 from earnest import text
+from earnest.config import Schedule, SftConfig
 from earnest.engine.policy import Policy, Trajectory, packs_of
 from earnest.engine.rollouts import Prompt
 from earnest.errors import UserError
 from earnest.rundir import append_jsonl
 from earnest.task import Task
-
-Schedule = Literal["linear", "cosine", "constant"]
-
-
-@dataclass(frozen=True)
-class SftConfig:
-    """Supervised fine-tuning on the gold answers.
-
-    Attributes:
-        steps: Optimiser steps.
-        batch_size: Rows a step.
-        rows: Use only this many rows of the train split, spread over it; 0 uses all.
-        learning_rate: Peak of the schedule. LoRA wants about ten times the rate of full fine-tuning.
-        lr_scheduler_type: linear, cosine or constant.
-        warmup_ratio: Share of the steps over which the rate rises from 0.
-        max_grad_norm: Gradients are scaled down to at most this norm.
-        token_budget: Most distinct tokens in one pass through the model; bounds memory, changes no number.
-    """
-
-    steps: int = 24
-    batch_size: int = 8
-    rows: int = 192
-    learning_rate: float = 4e-4
-    lr_scheduler_type: Schedule = "linear"
-    warmup_ratio: float = 0.1
-    max_grad_norm: float = 1.0
-    token_budget: int = 2048
 
 
 def make_optimizer(policy: Policy, learning_rate: float, schedule: Schedule, warmup_ratio: float, steps: int) -> tuple[Any, Any]:
@@ -54,7 +27,8 @@ def make_optimizer(policy: Policy, learning_rate: float, schedule: Schedule, war
     from transformers import get_scheduler
 
     optimizer = torch.optim.AdamW(policy.trainable(), lr=learning_rate, weight_decay=0.0)
-    return optimizer, get_scheduler(schedule, optimizer, int(round(warmup_ratio * steps)), steps)
+    known_there = "constant_with_warmup" if schedule == "constant" else schedule  # their "constant" takes no notice of a warm-up
+    return optimizer, get_scheduler(known_there, optimizer, round(warmup_ratio * steps), steps)
 
 
 def update(policy: Policy, optimizer: Any, scheduler: Any, max_grad_norm: float) -> tuple[float, float]:
@@ -123,9 +97,7 @@ def sft(
     chosen = spread(prompts, config.rows)
     tokenizer = policy.loaded.tokenizer
     end = text.end_of_turn(tokenizer)
-    data = [
-        Trajectory(p.ids, (*tokenizer.encode(task.oracle(p.row), add_special_tokens=False), end)) for p in chosen
-    ]
+    data = [Trajectory(p.ids, (*tokenizer.encode(task.oracle(p.row), add_special_tokens=False), end)) for p in chosen]
     optimizer, scheduler = make_optimizer(policy, config.learning_rate, config.lr_scheduler_type, config.warmup_ratio, config.steps)
     batches = shuffled(len(data), config.batch_size, seed)
     try:

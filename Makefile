@@ -1,0 +1,52 @@
+# Two commands do everything: `make demo` (install, fetch the model, train, report) and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help install demo full test lint format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    install, fetch the model, run the main job: table and report in runs/demo"
+	@echo "make full    the same, larger: runs/full"
+	@echo "make test    the test suite"
+	@echo "make lint    style and formatting"
+	@echo "make format  put the formatting right"
+	@echo "make clean   remove the virtual environment"
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "earnest needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/train.stamp: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing (some minutes) ..."
+	$(PIP) install -c constraints.txt -e '.[train]'
+	@touch $@
+
+$(VENV)/dev.stamp: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing (some minutes) ..."
+	$(PIP) install -c constraints.txt -e '.[train,dev]'
+	@touch $@
+
+install: $(VENV)/train.stamp
+
+demo: $(VENV)/train.stamp
+	$(BIN)/earnest run triage --config presets/demo.toml --out runs/demo --overwrite
+
+full: $(VENV)/train.stamp
+	$(BIN)/earnest run triage --config presets/full.toml --out runs/full --overwrite
+
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,254 @@
+"""The command line: one command a question.
+
+earnest check TASK        are my data and rewards sound?
+earnest difficulty TASK   will training learn anything here?
+earnest sft TASK          warm start on gold answers
+earnest train TASK        GRPO
+earnest eval TASK         is it really better?
+earnest report RUN        the report of a run, made again
+earnest run TASK          all of it, in order
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+
+from earnest.config import Config, DifficultyConfig, EvalConfig, SftConfig, Shared, TrainConfig, apply, flatten, read_toml
+from earnest.errors import UserError
+from earnest.task import load_task
+
+TaskName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK", help="A Python file that holds a Task, or a built-in task: triage.")]
+Flat = tyro.conf.arg(name="")
+
+
+@dataclass(frozen=True)
+class Check:
+    """Are my data and rewards sound? No model needed; seconds."""
+
+    task: TaskName
+    data: str | None = None
+    """Rows to use in place of the task's."""
+    skip_bad_rows: bool = False
+    """Leave rows without usable gold out, and say so."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What every command with a run directory takes."""
+
+    task: TaskName
+    out: Path | None = None
+    """Run directory; runs/TASK when not given."""
+    config: Path | None = None
+    """TOML file with these options, [difficulty], [sft], [train] and [eval] as sections."""
+    overwrite: bool = False
+    """Replace the run that is in the run directory."""
+    shared: Annotated[Shared, Flat] = dataclasses.field(default_factory=Shared)
+
+
+@dataclass(frozen=True)
+class Difficulty(Stage):
+    """Will training learn anything here? Pass rates of the train rows, and the share of dead groups to expect."""
+
+    difficulty: Annotated[DifficultyConfig, Flat] = dataclasses.field(default_factory=DifficultyConfig)
+
+
+@dataclass(frozen=True)
+class Sft(Stage):
+    """Supervised fine-tuning on the gold answers: the warm start."""
+
+    sft: Annotated[SftConfig, Flat] = dataclasses.field(default_factory=SftConfig)
+
+
+@dataclass(frozen=True)
+class Train(Stage):
+    """GRPO with the task's rewards; start from an SFT adapter with --adapter RUN/sft/adapter."""
+
+    train: Annotated[TrainConfig, Flat] = dataclasses.field(default_factory=TrainConfig)
+
+
+@dataclass(frozen=True)
+class Eval(Stage):
+    """Is it really better? Accuracy on dev and test by the task's check; --adapter names the adapter to judge."""
+
+    eval: Annotated[EvalConfig, Flat] = dataclasses.field(default_factory=EvalConfig)
+
+
+@dataclass(frozen=True)
+class Run(Stage):
+    """All of it: base, GRPO, SFT, SFT then GRPO, each judged on held-out rows, with a table and a report."""
+
+    difficulty: DifficultyConfig = dataclasses.field(default_factory=DifficultyConfig)
+    sft: SftConfig = dataclasses.field(default_factory=SftConfig)
+    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+    eval: EvalConfig = dataclasses.field(default_factory=EvalConfig)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write report.html and curves.png of a run again."""
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="A run directory.")]
+
+
+COMMANDS: dict[str, type] = {
+    "check": Check,
+    "difficulty": Difficulty,
+    "sft": Sft,
+    "train": Train,
+    "eval": Eval,
+    "report": Report,
+    "run": Run,
+}
+SECTIONS = ("difficulty", "sft", "train", "eval")
+
+
+def main() -> None:
+    """Entry point: exit code 2 and one sentence for a mistake of the user, 130 for Ctrl-C."""
+    sys.exit(run_command(sys.argv[1:]))
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Do one command and return the exit code."""
+    errors = Console(stderr=True)
+    try:
+        return _dispatch(list(arguments))
+    except UserError as error:
+        if error.details:
+            errors.print(error.details, style="dim", markup=False, highlight=False, soft_wrap=True)
+        errors.print(f"earnest: {error}", style="bold red", markup=False, highlight=False, soft_wrap=True)
+        return 2
+    except OSError as error:
+        if error.errno not in (28, 122):  # ENOSPC, EDQUOT
+            raise
+        errors.print(f"earnest: The disk is full ({error}). Make room and run again; what was written is kept.", style="bold red")
+        return 2
+    except KeyboardInterrupt:
+        errors.print("earnest: interrupted. What was done so far is in the run directory; `earnest report RUN` shows it.", style="bold yellow")
+        return 130
+
+
+def _dispatch(arguments: list[str]) -> int:
+    file = _config_file(arguments)
+    values = read_toml(file) if file else {}
+    base = apply(Config(), values, f"'{file}'")
+    command = _parse(arguments, base)
+    if isinstance(command, Check):
+        return _check(command)
+    _quiet_libraries()
+    if isinstance(command, Report):
+        from earnest.lab.plots import curves_png
+        from earnest.lab.report import write_report
+
+        path = write_report(command.run)
+        curves_png(command.run)
+        Console().print(f"report: {path}", soft_wrap=True, highlight=False)
+        return 0
+    return _stage(command, arguments, values, base)
+
+
+def _config_file(arguments: Sequence[str]) -> Path | None:
+    """The file after --config, needed before the other options because it sets their defaults."""
+    for index, argument in enumerate(arguments):
+        if argument == "--config" and index + 1 < len(arguments):
+            return Path(arguments[index + 1])
+        if argument.startswith("--config="):
+            return Path(argument.partition("=")[2])
+    return None
+
+
+def _parse(arguments: Sequence[str], base: Config) -> Any:
+    """Arguments as the dataclass of their command, with `base` for what they leave out."""
+    shared = Shared(**{f.name: getattr(base, f.name) for f in dataclasses.fields(Shared)})
+    choices: Any = None
+    for name, kind in COMMANDS.items():
+        fields = {f.name for f in dataclasses.fields(kind)}
+        options: dict[str, Any] = {"description": (kind.__doc__ or "").strip()}
+        if issubclass(kind, Stage):
+            options["default"] = kind(task=tyro.MISSING, shared=shared, **{s: getattr(base, s) for s in SECTIONS if s in fields})
+        entry = Annotated[kind, tyro.conf.subcommand(name, **options)]
+        choices = entry if choices is None else choices | entry
+    return tyro.cli(choices, args=list(arguments), prog="earnest", description="Rewards that are earned: one command a question.", config=(tyro.conf.OmitSubcommandPrefixes,))
+
+
+def _quiet_libraries() -> None:
+    """Only our own progress bars and sentences; no telemetry, no hub look-ups for what is local."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|peft")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+def _check(command: Check) -> int:
+    from earnest.check import check_task, print_report, usable_rows
+    from earnest.rows import load_rows
+
+    console = Console()
+    task = load_task(command.task)
+    rows = load_rows(task, command.data)
+    if command.skip_bad_rows:
+        rows, dropped = usable_rows(task, rows)
+        for place, reason in dropped:
+            console.print(f"left out {place}: {reason}", style="yellow", markup=False, highlight=False)
+    report = check_task(task, rows)
+    print_report(report, console)
+    return 0 if report.ok else 2
+
+
+def _stage(command: Stage, arguments: Sequence[str], values: dict[str, Any], base: Config) -> int:
+    try:
+        from earnest import stages
+    except ModuleNotFoundError as error:
+        raise UserError(f"This command trains or runs a model and needs '{error.name}'. Install it: pip install 'earnest[train]'.") from error
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    own = {s: getattr(command, s) for s in SECTIONS if hasattr(command, s)}
+    config = dataclasses.replace(base, **vars(command.shared), **own)
+    task = load_task(command.task)
+    folder = command.out or Path("runs") / task.name
+    origins = _origins(config, arguments, values, command)
+    with stages.session(task, config, origins, "earnest " + " ".join(arguments), folder, command.overwrite) as s:
+        if isinstance(command, Run):
+            stages.run(s)
+            return 0
+        policy = stages.load(s)
+        model = Path(config.adapter).resolve().parent.name if config.adapter else "base"
+        if isinstance(command, Difficulty):
+            stages.difficulty_stage(s, policy, model)
+        elif isinstance(command, Sft):
+            stages.sft_stage(s, policy)
+        elif isinstance(command, Train):
+            stages.train_stage(s, policy, "sft_grpo" if config.adapter else "grpo", s.rows.split("train"))
+        else:
+            stages.evaluate_stage(s, policy, model)
+        stages.summary_stage(s)
+    return 0
+
+
+def _origins(config: Config, arguments: Sequence[str], values: dict[str, Any], command: Stage) -> dict[str, str]:
+    """Where each value came from: the command line, the config file, or the default."""
+    typed = {a.partition("=")[0].lstrip("-").removeprefix("no-").replace("-", "_") for a in arguments if a.startswith("--")}
+    in_file = {name for name, _ in flatten(values)}
+    prefix = "" if isinstance(command, Run) else next((f"{s}." for s in SECTIONS if hasattr(command, s)), "")
+    origins = {}
+    for name, _ in flatten(dataclasses.asdict(config)):
+        spelled = name if isinstance(command, Run) else name.removeprefix(prefix)
+        origins[name] = "command line" if spelled in typed else str(command.config) if name in in_file else "default"
+    return origins
+
+
+if __name__ == "__main__":
+    main()

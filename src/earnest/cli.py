@@ -27,7 +27,9 @@ from earnest.config import Config, DifficultyConfig, EvalConfig, SftConfig, Shar
 from earnest.errors import UserError
 from earnest.task import load_task
 
-TaskName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK", help="A Python file that holds a Task, or a built-in task: triage.")]
+TaskName = Annotated[
+    str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK", help="A Python file that holds a Task, or a built-in task: triage.")
+]
 Flat = tyro.conf.arg(name="")
 
 
@@ -131,10 +133,13 @@ def run_command(arguments: Sequence[str]) -> int:
     except OSError as error:
         if error.errno not in (28, 122):  # ENOSPC, EDQUOT
             raise
-        errors.print(f"earnest: The disk is full ({error}). Make room and run again; what was written is kept.", style="bold red")
+        full = f"earnest: The disk is full ({error}). Make room and run again; what was written is kept."
+        errors.print(full, style="bold red", markup=False, highlight=False, soft_wrap=True)
         return 2
     except KeyboardInterrupt:
-        errors.print("earnest: interrupted. What was done so far is in the run directory; `earnest report RUN` shows it.", style="bold yellow")
+        errors.print(
+            "earnest: interrupted. What was done so far is in the run directory; `earnest report RUN` shows it.", style="bold yellow"
+        )
         return 130
 
 
@@ -178,7 +183,13 @@ def _parse(arguments: Sequence[str], base: Config) -> Any:
             options["default"] = kind(task=tyro.MISSING, shared=shared, **{s: getattr(base, s) for s in SECTIONS if s in fields})
         entry = Annotated[kind, tyro.conf.subcommand(name, **options)]
         choices = entry if choices is None else choices | entry
-    return tyro.cli(choices, args=list(arguments), prog="earnest", description="Rewards that are earned: one command a question.", config=(tyro.conf.OmitSubcommandPrefixes,))
+    return tyro.cli(
+        choices,
+        args=list(arguments),
+        prog="earnest",
+        description="Rewards that are earned: one command a question.",
+        config=(tyro.conf.OmitSubcommandPrefixes,),
+    )
 
 
 def _quiet_libraries() -> None:
@@ -210,7 +221,9 @@ def _stage(command: Stage, arguments: Sequence[str], values: dict[str, Any], bas
     try:
         from earnest import stages
     except ModuleNotFoundError as error:
-        raise UserError(f"This command trains or runs a model and needs '{error.name}'. Install it: pip install 'earnest[train]'.") from error
+        raise UserError(
+            f"This command trains or runs a model and needs '{error.name}'. Install it: pip install 'earnest[train]'."
+        ) from error
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
@@ -240,7 +253,8 @@ def _stage(command: Stage, arguments: Sequence[str], values: dict[str, Any], bas
 
 def _origins(config: Config, arguments: Sequence[str], values: dict[str, Any], command: Stage) -> dict[str, str]:
     """Where each value came from: the command line, the config file, or the default."""
-    typed = {a.partition("=")[0].lstrip("-").removeprefix("no-").replace("-", "_") for a in arguments if a.startswith("--")}
+    flags = {a.partition("=")[0].lstrip("-").replace("-", "_") for a in arguments if a.startswith("--")}
+    typed = flags | {flag.removeprefix("no_").replace(".no_", ".") for flag in flags}
     in_file = {name for name, _ in flatten(values)}
     prefix = "" if isinstance(command, Run) else next((f"{s}." for s in SECTIONS if hasattr(command, s)), "")
     origins = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -47,9 +48,12 @@ class DifficultyConfig:
 
     def __post_init__(self) -> None:
         at_least("difficulty.samples", self.samples, 2)
+        at_least("difficulty.rows", self.rows, 0)
         between("difficulty.temperature", self.temperature, 0.01, 10)
         for name in ("drop_all_right", "drop_all_wrong", "keep_from", "keep_to"):
             between(f"difficulty.{name}", getattr(self, name), 0, 1)
+        if self.keep_from > self.keep_to:
+            raise UserError(f"difficulty.keep_from is {self.keep_from} and keep_to {self.keep_to}, so no row would be left. Swap them.")
 
 
 @dataclass(frozen=True)
@@ -74,11 +78,13 @@ class SftConfig:
     lr_scheduler_type: Schedule = "linear"
     warmup_ratio: float = 0.1
     max_grad_norm: float = 1.0
-    token_budget: int = 2048
+    token_budget: int = 1024
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "token_budget"):
             at_least(f"sft.{name}", getattr(self, name), 1)
+        at_least("sft.rows", self.rows, 0)
+        between("sft.max_grad_norm", self.max_grad_norm, 1e-6, 1e6)
         between("sft.learning_rate", self.learning_rate, 0, 1)
         between("sft.warmup_ratio", self.warmup_ratio, 0, 1)
 
@@ -112,7 +118,7 @@ class TrainConfig:
         mask_truncated_completions: Leave answers that hit max_completion_length out of the loss.
         dynamic_sampling: Rounds of fresh prompts that may replace dead groups in a step (DAPO); 0 for none.
         overlong_cache: Tokens before max_completion_length over which DAPO's soft penalty falls to -1; 0 for none.
-        max_dead_steps: Stop when this many steps in a row had no group to learn from; 0 never stops.
+        max_dead_steps: Stop when this many steps in a row taught nothing: every group dead, or no answer above an empty one; 0 never.
         token_budget: Most distinct tokens in one pass through the model; bounds memory, changes no number.
         save_steps: Save the adapter every so many steps, beside at the end.
     """
@@ -142,7 +148,7 @@ class TrainConfig:
     dynamic_sampling: int = 0
     overlong_cache: int = 0
     max_dead_steps: int = 8
-    token_budget: int = 2048
+    token_budget: int = 1024
     save_steps: int = 20
 
     def __post_init__(self) -> None:
@@ -152,8 +158,16 @@ class TrainConfig:
             )
         for name in ("steps", "num_prompts", "max_completion_length", "num_iterations", "token_budget"):
             at_least(f"train.{name}", getattr(self, name), 1)
-        for name in ("dynamic_sampling", "overlong_cache", "max_dead_steps", "save_steps", "top_k", "beta"):
+        for name in ("dynamic_sampling", "overlong_cache", "max_dead_steps", "save_steps", "top_k", "beta", "epsilon"):
             at_least(f"train.{name}", getattr(self, name), 0)
+        for name in ("epsilon_high", "delta"):
+            at_least(f"train.{name}", getattr(self, name) or 0, 0)
+        if self.overlong_cache > self.max_completion_length:
+            raise UserError(
+                f"train.overlong_cache is {self.overlong_cache}, more than the {self.max_completion_length} tokens of "
+                "max_completion_length. Lower it, or raise max_completion_length."
+            )
+        between("train.max_grad_norm", self.max_grad_norm, 1e-6, 1e6)
         between("train.temperature", self.temperature, 0.01, 10)
         between("train.top_p", self.top_p, 1e-6, 1)
         for name in ("min_p", "learning_rate", "warmup_ratio"):
@@ -229,9 +243,9 @@ class Config(Shared):
 
 
 def at_least(name: str, value: float, least: float) -> None:
-    """Refuse a value below the least."""
-    if not value >= least:
-        raise UserError(f"{name} is {value}; it must be at least {least}.")
+    """Refuse a value below the least, and one that is not finite."""
+    if not least <= value < math.inf:
+        raise UserError(f"{name} is {value}; it must be a number of at least {least}.")
 
 
 def between(name: str, value: float, low: float, high: float) -> None:
@@ -269,6 +283,9 @@ def _refuse_unknown(values: Mapping[str, Any], kind: type, path: Path, section: 
             if not isinstance(value, Mapping):
                 raise UserError(f"'{key}' {place} must be a section: write [{key}] and its keys below.")
             _refuse_unknown(value, type(default), path, key)
+        elif isinstance(value, bool) and not isinstance(fields[key].default, bool):
+            name = f"{section}.{key}" if section else key
+            raise UserError(f"'{name}' in '{path}' is {str(value).lower()}, but it is no switch. Give it a value.")
 
 
 def _nearest(key: str, section: str) -> str:
@@ -280,6 +297,9 @@ def _nearest(key: str, section: str) -> str:
         homes = " or ".join(f"section [{valid[name][0]}]" if valid[name][0] else "the top of the file" for name in same)
         return f"'{wanted}' belongs to {homes}."
     here = [last for (head, _, last) in valid.values() if head == section]
+    sections = [] if section else list({head: None for head, _, _ in valid.values() if head})
+    if near := difflib.get_close_matches(wanted, sections, 1, 0.5):
+        return f"Did you mean section [{near[0]}]?"
     close = difflib.get_close_matches(wanted, here, 1, 0.5) or difflib.get_close_matches(wanted, [v[2] for v in valid.values()], 1, 0.6)
     if not close:
         return f"Valid keys here: {', '.join(here)}."

@@ -39,7 +39,19 @@ from earnest.rundir import append_jsonl, read_json, write_json, write_text
 from earnest.task import Row, Task, judge
 from earnest.trackers import open_tracker
 
-OWN = ("run.json", "difficulty.json", "summary.json", "table.md", "report.html", "curves.png", "sft", "grpo", "sft_grpo", "eval", "tensorboard")
+OWN = (
+    "run.json",
+    "difficulty.json",
+    "summary.json",
+    "table.md",
+    "report.html",
+    "curves.png",
+    "sft",
+    "grpo",
+    "sft_grpo",
+    "eval",
+    "tensorboard",
+)
 
 
 @dataclass

@@ -10,7 +10,7 @@ k3 (Schulman, "Approximating KL Divergence").
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -187,11 +187,21 @@ def reduce(loss: torch.Tensor, mask: torch.Tensor, config: LossConfig, rollouts:
 
 @dataclass(frozen=True)
 class ClipCounts:
-    """Tokens (or sequences' tokens) whose ratio left the clip range where that stops the gradient."""
+    """Tokens whose ratio left the clip range where that stops the gradient.
+
+    Attributes:
+        low: Clipped below, where the advantage is negative.
+        high: Clipped above, where it is positive.
+        tokens: Trained tokens in all.
+        low_min: Smallest share clipped below of any sequence.
+        high_max: Largest share clipped above of any sequence.
+    """
 
     low: int
     high: int
     tokens: int
+    low_min: float = field(default=0.0, compare=False)
+    high_max: float = field(default=0.0, compare=False)
 
 
 def clip_counts(logp: torch.Tensor, old_logp: torch.Tensor, advantage: torch.Tensor, mask: torch.Tensor, config: LossConfig) -> ClipCounts:
@@ -204,7 +214,8 @@ def clip_counts(logp: torch.Tensor, old_logp: torch.Tensor, advantage: torch.Ten
     else:
         low = (ratio < 1 - config.epsilon) & (sign < 0) & mask
         high = (ratio > 1 + config.upper) & (sign > 0) & mask
-    return ClipCounts(int(low.sum()), int(high.sum()), int(mask.sum()))
+    share_low, share_high = (clipped.sum(dim=1) / mask.sum(dim=1).clamp(min=1) for clipped in (low, high))
+    return ClipCounts(int(low.sum()), int(high.sum()), int(mask.sum()), float(share_low.min()), float(share_high.max()))
 
 
 def soft_overlong_penalty(lengths: np.ndarray, max_length: int, cache: int) -> np.ndarray:

@@ -92,7 +92,9 @@ def _local_or_hub(name: str) -> str | Path:
     path = Path(name).expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise UserError(f"The folder '{name}' is no model: it holds no config.json. Give a folder written by save_pretrained, or '{BUILT_IN}'.")
+            raise UserError(
+                f"The folder '{name}' is no model: it holds no config.json. Give a folder written by save_pretrained, or '{BUILT_IN}'."
+            )
         return path
     if path.exists():
         raise UserError(f"'{name}' is a file. Give a model folder, a hub id, or '{BUILT_IN}'.")

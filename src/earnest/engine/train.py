@@ -22,12 +22,13 @@ import torch
 from earnest.config import TrainConfig
 from earnest.engine import grpo
 from earnest.engine.policy import Policy, Trajectory, packs_of
-from earnest.engine.rollouts import Batch, Prompt, answer, join, rollout_records, score_batch
-from earnest.engine.sampler import Sampling
+from earnest.engine.rollouts import Batch, Prompt, Sampled, answer, join, rollout_records, score_batch
+from earnest.engine.sampler import Completion, Sampling
 from earnest.engine.sft import make_optimizer, shuffled, update
 from earnest.engine.tree import PrefixTree
 from earnest.rundir import append_jsonl
 from earnest.task import Task
+from earnest.text import Answer
 
 
 def train(
@@ -75,7 +76,8 @@ def train(
             append_jsonl(folder / "rollouts.jsonl", rollout_records(batch, advantages, step))
             append_jsonl(folder / "metrics.jsonl", [row])
             report(row)
-            dead_steps = dead_steps + 1 if row["tokens/trained"] == 0 else 0
+            taught = row["tokens/trained"] > 0 and _beats_silence(task, batch, step)
+            dead_steps = 0 if taught else dead_steps + 1
             if config.max_dead_steps and dead_steps >= config.max_dead_steps:
                 return _why_dead(row, dead_steps)
             if config.save_steps and step % config.save_steps == 0:
@@ -202,11 +204,21 @@ class Sums:
     low: int = 0
     high: int = 0
     tokens: int = 0
+    low_min: float = 1.0
+    high_max: float = 0.0
 
     def means(self, config: TrainConfig) -> dict[str, float]:
         """TRL's metrics of the update, over the tokens that went through the model."""
-        share = {"low_mean": self.low, "high_mean": self.high, "region_mean": self.low + self.high}
-        row = {f"clip_ratio/{name}": count / max(self.tokens, 1) for name, count in share.items()}
+        tokens = max(self.tokens, 1)
+        row = {
+            "clip_ratio/low_mean": self.low / tokens,
+            "clip_ratio/low_min": self.low_min if self.tokens else 0.0,
+            "clip_ratio/high_mean": self.high / tokens,
+            "clip_ratio/high_max": self.high_max,
+            "clip_ratio/region_mean": (self.low + self.high) / tokens,
+        }
+        if config.loss_type == "cispo":
+            row = {"cispo_clip_ratio": self.high / tokens}
         return row | ({"kl": self.kl / max(self.tokens, 1)} if config.beta else {})
 
 
@@ -230,6 +242,7 @@ def _backward(
         clipped = grpo.clip_counts(scores.logp, before, advantage, scores.mask, loss_of(config))
         sums.loss += loss.item()
         sums.low, sums.high, sums.tokens = sums.low + clipped.low, sums.high + clipped.high, sums.tokens + clipped.tokens
+        sums.low_min, sums.high_max = min(sums.low_min, clipped.low_min), max(sums.high_max, clipped.high_max)
         if ref[index] is not None:
             sums.kl += float(torch.where(scores.mask, grpo.kl_k3(scores.logp.detach(), ref[index]), 0.0).sum())
     return sums
@@ -291,16 +304,30 @@ def mean_of(values: np.ndarray) -> float | None:
     return float(known.mean()) if known.size else None
 
 
+def _beats_silence(task: Task, batch: Batch, step: int) -> bool:
+    """Whether any answer of the step earned more than an empty one would.
+
+    Where none did, what spread there is comes from penalties, and the way up ends at saying nothing.
+    """
+    if any(v.correct for v in batch.verdicts):
+        return True
+    empty = [[Sampled(Completion((), True), Answer(""))]] * len(batch.prompts)
+    silence = score_batch(task, batch.prompts, empty, step).rewards
+    return bool((batch.rewards > silence + grpo.TIE).any() or np.isnan(silence).any())
+
+
 def _why_dead(row: Mapping[str, Any], steps: int) -> str:
     """Why there was nothing to learn, and what to do."""
     if row["reward"] is None:
         return f"In {steps} steps in a row no answer got a reward: every reward function gave no verdict (None). Mend what they depend on."
-    if row["frac_reward_zero_std"] < 1.0:
+    if row["frac_reward_zero_std"] < 1.0 and row["tokens/trained"] == 0:
         return (
             f"In {steps} steps in a row nothing was left to train on: {row['completions/clipped_ratio']:.0%} of the answers were cut off, "
             "and mask_truncated_completions leaves those out. Raise max_completion_length."
         )
     said = f"In {steps} steps in a row every group was dead: all answers to a prompt earned the same, so the gradient was exactly zero."
+    if row["frac_reward_zero_std"] < 1.0:
+        said = f"In {steps} steps in a row no answer earned more than an empty one would, so there was nothing to climb but penalties."
     if row["groups/all_right"] >= 0.5:
         return f"{said} Most groups were all right: the rows are too easy. Take harder rows."
     if row["check/well_formed"] is not None and row["check/well_formed"] < 0.05:

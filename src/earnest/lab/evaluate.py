@@ -72,15 +72,18 @@ def _slices(answers: Answers) -> dict[str, dict[str, Any]]:
     for a in answers:
         for name, value in a["slices"].items():
             groups.setdefault(name, {}).setdefault(value, []).append(a["verdict"]["correct"])
-    return {
-        name: {value: {"n": len(ok), "accuracy": mean(ok)} for value, ok in sorted(values.items())} for name, values in groups.items()
-    }
+    return {name: {value: {"n": len(ok), "accuracy": mean(ok)} for value, ok in sorted(values.items())} for name, values in groups.items()}
 
 
 def compare(answers: Mapping[str, Answers]) -> list[dict[str, Any]]:
     """Paired differences (b minus a) of every pair of models, over the rows both answered, with 95% bootstrap intervals over rows."""
     metrics = {"accuracy": lambda v: v["correct"], "all_fields": all_fields}
-    cells = [("test", "greedy", "accuracy"), ("test", "greedy", "all_fields"), ("dev", "greedy", "accuracy"), ("dev", "sampled", "accuracy")]
+    cells = [
+        ("test", "greedy", "accuracy"),
+        ("test", "greedy", "all_fields"),
+        ("dev", "greedy", "accuracy"),
+        ("dev", "sampled", "accuracy"),
+    ]
     found = []
     for split, mode, metric in cells:
         for a, b in combinations(answers, 2):

@@ -175,7 +175,8 @@ def shown(name):
     code, out, err = command(name, "--help")
     assert code == 0 and err == ""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", out)
-    return re.findall(r"(?:^|[│|])\s*(--[a-z][\w.-]*)", plain, re.MULTILINE), plain
+    listed = plain[plain.index("positional arguments") :]  # after the line of usage
+    return re.findall(r"(?:^|[│|])\s*(--[a-z][\w.-]*)", listed, re.MULTILINE), plain
 
 
 @pytest.mark.parametrize("name", list(cli.COMMANDS))

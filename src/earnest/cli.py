@@ -130,8 +130,9 @@ def run_command(arguments: Sequence[str]) -> int:
             errors.print(error.details, style="dim", markup=False, highlight=False, soft_wrap=True)
         errors.print(f"earnest: {error}", style="bold red", markup=False, highlight=False, soft_wrap=True)
         return 2
-    except OSError as error:
-        if error.errno not in (28, 122):  # ENOSPC, EDQUOT
+    except Exception as error:
+        # ENOSPC and EDQUOT; safetensors has an error of its own for them
+        if getattr(error, "errno", None) not in (28, 122) and "(os error 28)" not in str(error):
             raise
         full = f"earnest: The disk is full ({error}). Make room and run again; what was written is kept."
         errors.print(full, style="bold red", markup=False, highlight=False, soft_wrap=True)

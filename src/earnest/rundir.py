@@ -10,6 +10,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,8 @@ def write_text(path: Path, text: str) -> None:
         beside.write_bytes(text.encode("utf-8", "backslashreplace"))
         os.replace(beside, path)
     except OSError as error:
+        with suppress(OSError):
+            beside.unlink()  # half a file would only fill the disk further
         raise _cannot_write(path, error) from error
 
 
@@ -89,13 +92,13 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = path.read_bytes().split(b"\n")
     rows = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            rows.append(json.loads(line))
+            rows.append(json.loads(line.decode("utf-8")))  # a crash may cut a character in two
         except ValueError as error:
             if number == len(lines):
                 break

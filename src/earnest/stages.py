@@ -10,12 +10,15 @@ import dataclasses
 import datetime
 import shutil
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
@@ -35,7 +38,7 @@ from earnest.lab.evaluate import NAMES, compare, describe, load_answers, markdow
 from earnest.lab.plots import curves_png
 from earnest.lab.report import write_report
 from earnest.rows import Rows, load_rows
-from earnest.rundir import append_jsonl, read_json, write_json, write_text
+from earnest.rundir import append_jsonl, read_json, read_jsonl, write_json, write_text
 from earnest.task import Row, Task, judge
 from earnest.trackers import open_tracker
 
@@ -72,6 +75,14 @@ class Session:
     notes: list[str] = field(default_factory=list)
     log: Callable[[str, Mapping[str, Any]], None] = lambda stage, row: None
 
+    @cached_property
+    def named(self) -> Task:
+        """The task, with functions that say which one and which row it was when one raises."""
+        t = self.task
+        slices = {name: _naming(f"slices[{name!r}]", function) for name, function in t.slices.items()}
+        own = {part: _naming(part, getattr(t, part)) for part in ("prompt", "oracle", "needs_human", "baseline_text") if getattr(t, part)}
+        return dataclasses.replace(t, slices=slices, **own)
+
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
         """Count the time of a stage."""
@@ -82,16 +93,34 @@ class Session:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - began
 
 
+def _naming(part: str, function: Callable[[Row], Any]) -> Callable[[Row], Any]:
+    def call(row: Row) -> Any:
+        try:
+            return function(row)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"The task's {part} raised {type(error).__name__}: {error} on row {row['id']!r}. Mend it or the row; `earnest check` "
+                "shows every such row.",
+                details=traceback.format_exc().rstrip(),
+            ) from error
+
+    return call
+
+
 @contextmanager
 def session(task: Task, config: Config, origins: Mapping[str, str], command: str, folder: Path, overwrite: bool) -> Iterator[Session]:
     """Open a run directory; whatever ends it (done, failed, interrupted) is written into run.json.
 
     Raises:
-        UserError: The folder holds a run already, or the rows are bad.
+        UserError: The folder holds a run already, the rows are bad, or there is no such device.
     """
-    console = Console()
+    console = Console(markup=False, highlight=False)
     rows = read_rows(task, config, console)
-    _claim(folder, overwrite)
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("This machine has no GPU that PyTorch can use. Leave --device out, or give --device cpu.")
+    _claim(folder, overwrite, config)
     device, dtype = pick_device(config.device)
     record = {
         "command": command,
@@ -107,29 +136,36 @@ def session(task: Task, config: Config, origins: Mapping[str, str], command: str
         "versions": versions(),
     }
     write_json(folder / "run.json", record)
-    log, close = open_tracker(config.report_to, folder, record["config"])
-    state = "failed"
     try:
-        yield Session(task, rows, config, folder, console, log=log)
-        state = "done"
-    except KeyboardInterrupt:
-        state = "interrupted"
+        log, close = open_tracker(config.report_to, folder, record["config"])
+        try:
+            yield Session(task, rows, config, folder, console, log=log)
+        finally:
+            close()
+    except BaseException as error:
+        state = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        with suppress(UserError):  # on a full disk the first complaint is the one to hear
+            write_json(folder / "run.json", record | {"state": state, "end": _now()})
         raise
-    finally:
-        close()
-        write_json(folder / "run.json", record | {"state": state, "end": _now()})
+    write_json(folder / "run.json", record | {"state": "done", "end": _now()})
 
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _claim(folder: Path, overwrite: bool) -> None:
+def _claim(folder: Path, overwrite: bool, config: Config) -> None:
+    """Make the folder this run's own. A run that failed before it made anything is in nobody's way."""
     if folder.is_file():
         raise UserError(f"'{folder}' is a file. Give --out a folder.")
     present = [folder / name for name in OWN if (folder / name).exists()]
-    if present and not overwrite:
+    hollow = present == [folder / "run.json"] and read_json(present[0]).get("state") in ("failed", "interrupted")
+    if present and not overwrite and not hollow:
         raise UserError(f"'{folder}' already holds a run. Choose another --out, or add --overwrite to replace it.")
+    for option in ("model", "adapter", "data"):
+        source = getattr(config, option)
+        if source and any(Path(source).resolve().is_relative_to(path.resolve()) for path in present):
+            raise UserError(f"--{option} lies in '{folder}', which --overwrite would delete. Choose another --out.")
     for path in present:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     try:
@@ -139,12 +175,21 @@ def _claim(folder: Path, overwrite: bool) -> None:
 
 
 def read_rows(task: Task, config: Config, console: Console) -> Rows:
-    """The rows to work on; bad ones are dropped and named when the config says so."""
+    """The rows to work on; bad ones are dropped and named when the config says so.
+
+    Raises:
+        UserError: Two rows share an id, by which answers and pass rates are kept.
+    """
     rows = load_rows(task, config.data)
     if config.skip_bad_rows:
         rows, dropped = usable_rows(task, rows)
         for place, reason in dropped:
-            console.print(f"left out {place}: {reason}", style="yellow", markup=False, highlight=False)
+            console.print(f"left out {place}: {reason}", style="yellow", soft_wrap=True)
+    seen: dict[str, str] = {}
+    for place, row in rows.everything():
+        if str(row["id"]) in seen:
+            raise UserError(f"{place}: the id {row['id']!r} is that of {seen[str(row['id'])]} too. Give every row an id of its own.")
+        seen[str(row["id"])] = place
     return rows
 
 
@@ -185,6 +230,13 @@ def check_stage(s: Session) -> None:
     print_report(report, s.console)
     if not report.ok:
         raise UserError(f"Task '{s.task.name}' is not sound (see above), so nothing was trained. Mend it, then run again.")
+    if s.task.oracle is None:
+        raise UserError(
+            f"Task '{s.task.name}' has no oracle, so SFT has nothing to imitate and `run` cannot compare. Add oracle=... to the Task, or "
+            "use `earnest train`."
+        )
+    if not any(s.rows.by_split.get(split) for split in ("dev", "test")):
+        raise UserError(f"{s.rows.source} has neither dev nor test rows, so nothing could be judged. Add some, or use `earnest train`.")
 
 
 def load(s: Session, adapter: Path | None = None) -> Policy:
@@ -197,7 +249,7 @@ def load(s: Session, adapter: Path | None = None) -> Policy:
 
 def prompts_of(s: Session, policy: Policy, rows: Sequence[Row], room: int) -> list[Prompt]:
     """The rows as prompts."""
-    return make_prompts(s.task, policy.loaded, rows, s.config.thinking, room)
+    return make_prompts(s.named, policy.loaded, rows, s.config.thinking, room)
 
 
 def evaluate_stage(s: Session, policy: Policy, model: str) -> None:
@@ -214,7 +266,7 @@ def evaluate_stage(s: Session, policy: Policy, model: str) -> None:
         for split, mode, samples, sampling in plans:
             prompts = prompts_of(s, policy, s.rows.by_split[split], c.max_completion_length)
             groups = answer(policy, prompts, samples, sampling, [s.config.seed, 3], s.config.thinking, advance=advance)
-            append_jsonl(s.folder / "eval" / f"{model}.jsonl", _answer_records(s.task, model, split, mode, prompts, groups))
+            append_jsonl(s.folder / "eval" / f"{model}.jsonl", _answer_records(s.named, model, split, mode, prompts, groups))
 
 
 def _answer_records(task: Task, model: str, split: str, mode: str, prompts: Sequence[Prompt], groups: Any) -> Iterator[dict[str, Any]]:
@@ -232,7 +284,7 @@ def _answer_records(task: Task, model: str, split: str, mode: str, prompts: Sequ
                 "terminated": one.completion.terminated,
                 "verdict": verdict_record(judge(task, one.answer.content, prompt.row)),
                 "needs_human": task.needs_human(prompt.row) if task.needs_human else None,
-                "slices": {name: slice_of(prompt.row) for name, slice_of in task.slices.items()},
+                "slices": {name: str(slice_of(prompt.row)) for name, slice_of in task.slices.items()},
             }
 
 
@@ -245,7 +297,7 @@ def sft_stage(s: Session, policy: Policy) -> None:
             s.log("sft", row)
             advance(1, f"loss {row['loss']:.3f}")
 
-        sft(policy, s.task, prompts, s.config.sft, s.folder / "sft", s.config.seed, report)
+        sft(policy, s.named, prompts, s.config.sft, s.folder / "sft", s.config.seed, report)
 
 
 def difficulty_stage(s: Session, policy: Policy, model: str) -> list[Row]:
@@ -258,13 +310,14 @@ def difficulty_stage(s: Session, policy: Policy, model: str) -> list[Row]:
         prompts = prompts_of(s, policy, measured, sampling.max_tokens)
         groups = answer(policy, prompts, c.samples, sampling, [s.config.seed, 4], s.config.thinking, advance=advance)
     verdicts = [[judge(s.task, one.answer.content, p.row) for one in g] for p, g in zip(prompts, groups, strict=True)]
-    before = summarise([row["id"] for row in measured], verdicts, model, group)
+    ids = [row["id"] for row in measured]
+    before = summarise(ids, verdicts, model, group)
     kept = choose(before["pass_rates"], c, s.config.seed)
-    after = filtered(before, kept, group)
+    after = filtered(ids, verdicts, kept, model, group)
     write_json(s.folder / "difficulty.json", {"before": before, "after": after})
     for when, record in (("before the filter", before), ("after", after)):
-        s.console.print(_difficulty_line(when, record), highlight=False)
-    s.console.print(before["advice"], style="bold", highlight=False)
+        s.console.print(_difficulty_line(when, record))
+    s.console.print(before["advice"], style="bold")
     dropped = set(before["pass_rates"]) - set(kept)
     left = [row for row in rows if row["id"] not in dropped]
     if not left:
@@ -289,7 +342,6 @@ def train_stage(s: Session, policy: Policy, model: str, rows: Sequence[Row]) -> 
     s.console.print(
         f"{NAMES[model]}: {c.steps} steps of {c.num_prompts} prompts x {c.num_generations} samples, from {len(prompts)} rows "
         f"({c.steps * c.num_prompts / len(prompts):.1f} passes)",
-        highlight=False,
     )
     with s.timed(NAMES[model]), progress(s.console, NAMES[model], c.steps) as advance:
 
@@ -319,7 +371,7 @@ def summary_stage(s: Session) -> dict[str, Any]:
             "task": s.task.name,
             "model": s.config.model,
             "models": [describe(model, own) for model, own in answers.items()],
-            "baselines": baselines(s.task, split.get("train", []), split.get("dev", []), split.get("test", [])),
+            "baselines": baselines(s.named, split.get("train", []), split.get("dev", []), split.get("test", [])),
             "comparisons": compare(answers),
             "difficulty": read_json(s.folder / "difficulty.json"),
             "notes": s.notes,
@@ -331,7 +383,7 @@ def summary_stage(s: Session) -> dict[str, Any]:
         write_report(s.folder)
     write_json(s.folder / "summary.json", summary)
     show(s.console, summary)
-    s.console.print(f"report: {s.folder / 'report.html'}", highlight=False, soft_wrap=True)
+    s.console.print(f"report: {s.folder / 'report.html'}", soft_wrap=True)
     return summary
 
 
@@ -344,13 +396,14 @@ def show(console: Console, summary: Mapping[str, Any]) -> None:
     for line in lines:
         grid.add_row(*line)
     console.print(grid)
+    held_out = "test" if any(c["split"] == "test" for c in summary["comparisons"]) else "dev"
     for c in summary["comparisons"]:
-        if (c["split"], c["mode"], c["metric"]) == ("test", "greedy", "accuracy"):
+        if (c["split"], c["mode"], c["metric"]) == (held_out, "greedy", "accuracy"):
             low, high = c["interval"]
             says = "" if low > 0 or high < 0 else ": the interval includes zero"
             console.print(
-                f"{NAMES[c['b']]} minus {NAMES[c['a']]}: {c['difference']:+.3f} ({low:+.3f} to {high:+.3f}) on {c['n']} test rows{says}",
-                highlight=False,
+                f"{NAMES.get(c['b'], c['b'])} minus {NAMES.get(c['a'], c['a'])}: {c['difference']:+.3f} ({low:+.3f} to {high:+.3f}) on "
+                f"{c['n']} {held_out} rows{says}"
             )
 
 
@@ -361,7 +414,8 @@ def run(s: Session) -> dict[str, Any]:
     evaluate_stage(s, policy, "base")
     train_stage(s, policy, "grpo", s.rows.split("train"))
     if all(bool((value == 0).all()) for name, value in policy.state().items() if "lora_B" in name):
-        shutil.copy(s.folder / "eval" / "base.jsonl", s.folder / "eval" / "grpo.jsonl")  # the same weights give the same answers
+        same = [{**a, "model": "grpo"} for a in read_jsonl(s.folder / "eval" / "base.jsonl")]  # the same weights give the same answers
+        append_jsonl(s.folder / "eval" / "grpo.jsonl", same)
         s.notes.append("GRPO from the base model changed no weight, so its answers are those of the base model.")
     else:
         evaluate_stage(s, policy, "grpo")

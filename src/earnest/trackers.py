@@ -19,7 +19,7 @@ def open_tracker(name: Tracker, run: Path, config: Mapping[str, Any]) -> tuple[L
     """A function that logs one metrics row of a stage, and one that closes the tracker.
 
     Raises:
-        UserError: The library is not installed.
+        UserError: The library is not installed, or refuses to start.
     """
     if name == "none":
         return (lambda stage, row: None), (lambda: None)
@@ -27,6 +27,9 @@ def open_tracker(name: Tracker, run: Path, config: Mapping[str, Any]) -> tuple[L
         return _tensorboard(run) if name == "tensorboard" else _wandb_like(name, run, config)
     except ImportError as error:
         raise UserError(f"--report-to {name} needs the package '{name}'. Install it: pip install {name}.") from error
+    except Exception as error:  # no key, no network: the library's own words say which
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"--report-to {name} could not start: {reason}. Mend that, or leave --report-to out.") from error
 
 
 def _tensorboard(run: Path) -> tuple[Log, Callable[[], None]]:

@@ -73,11 +73,16 @@ def choose(rates: Mapping[str, float], config: DifficultyConfig, seed: int) -> l
     return [i for i in rates if i not in out]
 
 
-def filtered(record: Mapping[str, Any], kept: Sequence[str], group: int) -> dict[str, Any]:
-    """The record of the rows that were kept."""
-    rates = {i: record["pass_rates"][i] for i in kept}
-    after = {**record, **shares(np.array(list(rates.values()))), "pass_rates": rates} if rates else {**record, "rows": 0}
-    return after | {"advice": advice(after, group) if rates else "No row is left. Loosen the filter."}
+def filtered(ids: Sequence[str], verdicts: Sequence[Sequence[Verdict]], kept: Sequence[str], model: str, group: int) -> dict[str, Any]:
+    """The record of the rows that were kept, as `summarise` makes it of them alone; without numbers when none was."""
+    wanted = set(kept)
+    pairs = [(i, row) for i, row in zip(ids, verdicts, strict=True) if i in wanted]
+    if pairs:
+        return summarise([i for i, _ in pairs], [row for _, row in pairs], model, group)
+    empty = dict.fromkeys(("all_right", "mixed", "all_wrong", "pass_rate", "format_failures", "content_failures"))
+    forecast = dict.fromkeys(map(str, GROUPS))
+    rest = {"dead_forecast": forecast, "pass_rates": {}, "advice": "No row is left. Loosen the filter."}
+    return {"model": model, "k": len(verdicts[0]), "rows": 0, **empty, **rest}
 
 
 def advice(record: Mapping[str, Any], group: int) -> str:

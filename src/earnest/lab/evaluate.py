@@ -117,16 +117,17 @@ def _by_row(answers: Answers, metric: Any) -> dict[Any, float]:
 
 
 def table(summary: Mapping[str, Any]) -> list[list[str]]:
-    """The table as people read it: a head and one line a model, then the baselines."""
-    head = ["model", "test accuracy (95%)", "dev", "dev sampled", "all fields", "strict JSON", "tokens"]
+    """The table as people read it: a head and one line a model, then the baselines. Without a test split, dev stands in its place."""
+    models = summary["models"]
+    split = "dev" if models and not any(m["n_test"] for m in models) else "test"
+    head = ["model", f"{split} accuracy (95%)", "dev", "dev sampled", "all fields", "strict JSON", "tokens"]
     lines = [head]
-    for m in summary["models"]:
-        interval = m["test_accuracy_interval"] or m["dev_accuracy_interval"]
-        main = m["test_accuracy"] if m["test_accuracy"] is not None else m["dev_accuracy"]
+    for m in models:
+        interval = m[f"{split}_accuracy_interval"]
         lines.append(
             [
                 NAMES.get(m["name"], m["name"]),
-                f"{number(main)} ({number(interval[0])} to {number(interval[1])})" if interval else "–",
+                f"{number(m[f'{split}_accuracy'])} ({number(interval[0])} to {number(interval[1])})" if interval else "–",
                 number(m["dev_accuracy"]),
                 number(m["sampled_accuracy"]),
                 number(m["all_fields_accuracy"]),
@@ -135,7 +136,7 @@ def table(summary: Mapping[str, Any]) -> list[list[str]]:
             ]
         )
     for b in summary.get("baselines", []):
-        lines.append([b["name"], number(b["test_accuracy"]), number(b["dev_accuracy"]), "–", "–", "–", "–"])
+        lines.append([b["name"], number(b[f"{split}_accuracy"]), number(b["dev_accuracy"]), "–", "–", "–", "–"])
     return lines
 
 

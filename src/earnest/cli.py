@@ -50,7 +50,7 @@ class Stage:
 
     task: TaskName
     out: Path | None = None
-    """Run directory; runs/TASK when not given."""
+    """Run directory; runs/TASK when not given, with the command's name behind it for a single stage."""
     config: Path | None = None
     """TOML file with these options, [difficulty], [sft], [train] and [eval] as sections."""
     overwrite: bool = False
@@ -130,9 +130,8 @@ def run_command(arguments: Sequence[str]) -> int:
             errors.print(error.details, style="dim", markup=False, highlight=False, soft_wrap=True)
         errors.print(f"earnest: {error}", style="bold red", markup=False, highlight=False, soft_wrap=True)
         return 2
-    except Exception as error:
-        # ENOSPC and EDQUOT; safetensors has an error of its own for them
-        if getattr(error, "errno", None) not in (28, 122) and "(os error 28)" not in str(error):
+    except OSError as error:
+        if error.errno not in (28, 122):  # ENOSPC and EDQUOT
             raise
         full = f"earnest: The disk is full ({error}). Make room and run again; what was written is kept."
         errors.print(full, style="bold red", markup=False, highlight=False, soft_wrap=True)
@@ -221,6 +220,7 @@ def _check(command: Check) -> int:
 def _stage(command: Stage, arguments: Sequence[str], values: dict[str, Any], base: Config) -> int:
     try:
         from earnest import stages
+        from earnest.session import session
     except ModuleNotFoundError as error:
         raise UserError(
             f"This command trains or runs a model and needs '{error.name}'. Install it: pip install 'earnest[train]'."
@@ -232,9 +232,10 @@ def _stage(command: Stage, arguments: Sequence[str], values: dict[str, Any], bas
     own = {s: getattr(command, s) for s in SECTIONS if hasattr(command, s)}
     config = dataclasses.replace(base, **vars(command.shared), **own)
     task = load_task(command.task)
-    folder = command.out or Path("runs") / task.name
+    name = next(name for name, kind in COMMANDS.items() if isinstance(command, kind))
+    folder = command.out or Path("runs") / (task.name if name == "run" else f"{task.name}-{name}")
     origins = _origins(config, arguments, values, command)
-    with stages.session(task, config, origins, "earnest " + " ".join(arguments), folder, command.overwrite) as s:
+    with session(task, config, origins, "earnest " + " ".join(arguments), folder, command.overwrite) as s:
         if isinstance(command, Run):
             stages.run(s)
             return 0

@@ -118,6 +118,7 @@ class Policy:
             UserError: The disk is full, or the file does not hold the weights.
         """
         from peft import get_peft_model_state_dict
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         beside = folder.with_name(folder.name + ".part")
@@ -129,7 +130,7 @@ class Policy:
                 os.replace(file, folder / file.name)
             beside.rmdir()
             written = load_file(folder / "adapter_model.safetensors")
-        except OSError as error:
+        except (OSError, SafetensorError) as error:  # safetensors wraps a full disk in an error of its own
             raise UserError(f"Cannot write the adapter to '{folder}': {error}. Make room or choose another --out.") from error
         own = get_peft_model_state_dict(self.peft, save_embedding_layers=False)
         if set(written) != set(own) or any(not torch.equal(written[name], own[name].cpu()) for name in own):

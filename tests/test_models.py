@@ -78,7 +78,7 @@ def test_what_is_not_a_model_is_said_in_one_sentence(name, says):
 
 
 def test_a_folder_without_config_and_a_file_are_no_models(tmp_path):
-    with pytest.raises(UserError, match="holds no config.json"):
+    with pytest.raises(UserError, match=r"holds no config\.json"):
         models.load_model(str(tmp_path), "cpu")
     (tmp_path / "model.bin").write_bytes(b"")
     with pytest.raises(UserError, match="is a file"):

@@ -920,4 +920,4 @@ def test_the_module_runs_as_a_command(toy, tmp_path):
 def test_a_run_directory_is_named_after_the_task_by_default(toy, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = earnest("eval", toy, "--model", model, "--device", "cpu", "--max-completion-length", "2", "--samples", "0")
-    assert done.code == 0 and (tmp_path / "runs" / "toy" / "summary.json").is_file()
+    assert done.code == 0 and (tmp_path / "runs" / "toy-eval" / "summary.json").is_file()

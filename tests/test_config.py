@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from earnest import UserError, cli, stages
+from earnest import UserError, cli
+from earnest import session as sessions
 from earnest.config import Config, EvalConfig, SftConfig, TrainConfig, apply, flatten, read_toml
 
 NAMES = [name for name, _ in flatten(dataclasses.asdict(Config()))]
@@ -43,7 +44,7 @@ def resolved(monkeypatch):
     def session(task, config, origins, command, folder, overwrite):
         raise Resolved(config, origins)
 
-    monkeypatch.setattr(stages, "session", session)
+    monkeypatch.setattr(sessions, "session", session)
 
     def resolve(*arguments):
         with pytest.raises(Resolved) as caught:

@@ -345,10 +345,7 @@ def test_a_training_step_logs_trls_loss_entropy_and_tokens(setup, monkeypatch):
         assert row[name] == pytest.approx(expected[name], abs=1e-5), name
     tokens = sum(len(p.ids) + len(one.completion.ids) for p, group in zip(batch.prompts, batch.samples, strict=True) for one in group)
     assert tokens == expected["num_tokens"] == row["tokens/total"]
-    assert {key for key in expected if key.startswith(("reward", "completions/", "clip_ratio/", "frac", "entropy"))} - set(row) == {
-        "clip_ratio/low_min",
-        "clip_ratio/high_max",
-    }
+    assert {key for key in expected if key.startswith(("reward", "completions/", "clip_ratio/", "frac", "entropy"))} <= set(row)
 
 
 def test_log_probability_entropy_and_gradient_of_a_step_are_trls(setup):

@@ -84,7 +84,7 @@ class SftConfig:
         for name in ("steps", "batch_size", "token_budget"):
             at_least(f"sft.{name}", getattr(self, name), 1)
         at_least("sft.rows", self.rows, 0)
-        between("sft.max_grad_norm", self.max_grad_norm, 1e-6, 1e6)
+        between("sft.max_grad_norm", self.max_grad_norm, 1e-6, 1e12)
         between("sft.learning_rate", self.learning_rate, 0, 1)
         between("sft.warmup_ratio", self.warmup_ratio, 0, 1)
 
@@ -167,7 +167,7 @@ class TrainConfig:
                 f"train.overlong_cache is {self.overlong_cache}, more than the {self.max_completion_length} tokens of "
                 "max_completion_length. Lower it, or raise max_completion_length."
             )
-        between("train.max_grad_norm", self.max_grad_norm, 1e-6, 1e6)
+        between("train.max_grad_norm", self.max_grad_norm, 1e-6, 1e12)
         between("train.temperature", self.temperature, 0.01, 10)
         between("train.top_p", self.top_p, 1e-6, 1)
         for name in ("min_p", "learning_rate", "warmup_ratio"):

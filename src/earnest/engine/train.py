@@ -26,6 +26,7 @@ from earnest.engine.rollouts import Batch, Prompt, Sampled, answer, join, rollou
 from earnest.engine.sampler import Completion, Sampling
 from earnest.engine.sft import make_optimizer, shuffled, update
 from earnest.engine.tree import PrefixTree
+from earnest.errors import UserError
 from earnest.rundir import append_jsonl
 from earnest.task import Task
 from earnest.text import Answer
@@ -218,7 +219,7 @@ class Sums:
             "clip_ratio/region_mean": (self.low + self.high) / tokens,
         }
         if config.loss_type == "cispo":
-            row = {"cispo_clip_ratio": self.high / tokens}
+            row["cispo_clip_ratio"] = self.high / tokens
         return row | ({"kl": self.kl / max(self.tokens, 1)} if config.beta else {})
 
 
@@ -312,7 +313,10 @@ def _beats_silence(task: Task, batch: Batch, step: int) -> bool:
     if any(v.correct for v in batch.verdicts):
         return True
     empty = [[Sampled(Completion((), True), Answer(""))]] * len(batch.prompts)
-    silence = score_batch(task, batch.prompts, empty, step).rewards
+    try:
+        silence = score_batch(task, batch.prompts, empty, step).rewards
+    except UserError:  # a reward may demand at least one token: then there is nothing to compare with
+        return True
     return bool((batch.rewards > silence + grpo.TIE).any() or np.isnan(silence).any())
 
 

@@ -53,6 +53,8 @@ class Session:
     Attributes:
         seconds: Time of each stage.
         notes: Sentences for the reader of the report.
+        log: Sends a metrics row of a stage to the tracker.
+        finish: Says in run.json that the run is done, so that a report written next can say so too.
     """
 
     task: Task
@@ -63,6 +65,7 @@ class Session:
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     log: Callable[[str, Mapping[str, Any]], None] = lambda stage, row: None
+    finish: Callable[[], None] = lambda: None
 
     @cached_property
     def named(self) -> Task:
@@ -125,18 +128,21 @@ def session(task: Task, config: Config, origins: Mapping[str, str], command: str
         "versions": versions(),
     }
     write_json(folder / "run.json", record)
+
+    def end(state: str) -> None:
+        write_json(folder / "run.json", record | {"state": state, "end": _now()})
+
     try:
         log, close = open_tracker(config.report_to, folder, record["config"])
         try:
-            yield Session(task, rows, config, folder, console, log=log)
+            yield Session(task, rows, config, folder, console, log=log, finish=lambda: end("done"))
         finally:
             close()
     except BaseException as error:
-        state = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         with suppress(UserError):  # on a full disk the first complaint is the one to hear
-            write_json(folder / "run.json", record | {"state": state, "end": _now()})
+            end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
         raise
-    write_json(folder / "run.json", record | {"state": "done", "end": _now()})
+    end("done")
 
 
 def _now() -> str:

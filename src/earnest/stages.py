@@ -191,6 +191,7 @@ def summary_stage(s: Session) -> dict[str, Any]:
         }
         write_json(s.folder / "summary.json", summary)
         write_text(s.folder / "table.md", markdown(summary))
+        s.finish()
         curves_png(s.folder)
         write_report(s.folder)
     write_json(s.folder / "summary.json", summary)

@@ -44,7 +44,6 @@ STYLE = {
     "ytick.labelcolor": PALETTE["muted"], "legend.frameon": False, "legend.fontsize": 8.5, "axes.formatter.useoffset": False,
 }  # fmt: skip
 MAX_POINTS = 400  # raw points drawn in one line; more would only make the page heavy
-LEGEND_COLUMNS = 3
 ENOUGH = 8  # steps below which no trend is called
 
 
@@ -92,7 +91,8 @@ def curves_png(run: Path) -> Path:
             axes = figure.add_subplot(lines, columns, number)
             _draw(axes, panel)
             legend = axes.get_legend()
-            above = 13 * math.ceil(len(legend.get_texts()) / LEGEND_COLUMNS) if legend else 0
+            names = [text.get_text() for text in legend.get_texts()] if legend else []
+            above = 13 * math.ceil(len(names) / _legend_columns(names))
             axes.set_title(f"{panel.title} ({NAMES[panel.stage]})", loc="left", fontsize=10, pad=8 + above)
         if not panels:
             figure.text(0.5, 0.5, "No training steps yet.", ha="center")
@@ -310,10 +310,11 @@ def _functions_sentence(rows: list[dict[str, Any]], labels: dict[str, str]) -> s
     found = {label: one for label, one in found.items() if one is not None}
     if not found:
         return ""
-    label, most = max(found.items(), key=lambda item: abs(item[1].end - item[1].start))
     flat = [name for name, one in found.items() if one.word == "flat"]
-    if len(flat) == len(found):
-        return "No reward function moved." if len(found) > 1 else f"{label} did not move."
+    moving = {name: one for name, one in found.items() if one.word != "flat"}
+    if not moving:
+        return "No reward function moved." if len(found) > 1 else f"{flat[0]} did not move."
+    label, most = max(moving.items(), key=lambda item: abs(item[1].end - item[1].start))
     text = f"{label} moved most, from {short(most.start)} to {short(most.end)}"
     return f"{text}; flat: {', '.join(flat)}." if flat else f"{text}."
 
@@ -370,7 +371,12 @@ def _draw(axes: Axes, panel: _Panel) -> None:
     axes.margins(x=0.02)
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) > 1:
-        axes.legend(handles, labels, loc="lower left", bbox_to_anchor=(-0.02, 0.98), ncols=LEGEND_COLUMNS, handlelength=1.1)
+        axes.legend(handles, labels, loc="lower left", bbox_to_anchor=(-0.02, 0.98), ncols=_legend_columns(labels), handlelength=1.1)
+
+
+def _legend_columns(names: Sequence[str]) -> int:
+    """Three side by side, or two where their names are long."""
+    return 3 if sum(len(name) for name in names) <= 30 else 2
 
 
 def _svg(panel: _Panel) -> str:

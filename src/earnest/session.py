@@ -208,4 +208,3 @@ def progress(console: Console, title: str, total: int) -> Iterator[Callable[[int
             bar.update(task, advance=steps, words=words)
 
         yield advance
-        bar.update(task, completed=bar.tasks[0].completed)

@@ -194,7 +194,7 @@ def summary_stage(s: Session) -> dict[str, Any]:
         s.finish()
         curves_png(s.folder)
         write_report(s.folder)
-    write_json(s.folder / "summary.json", summary)
+    write_json(s.folder / "summary.json", summary)  # again: now with the time of the report itself
     show(s.console, summary)
     s.console.print(f"report: {s.folder / 'report.html'}", soft_wrap=True)
     return summary

@@ -175,7 +175,7 @@ def reduce(loss: torch.Tensor, mask: torch.Tensor, config: LossConfig, rollouts:
         loss: [n, T] of some of the step's rollouts, 0 off the mask.
         mask: bool [n, T].
         config: The loss.
-        rollouts: N of the whole step.
+        rollouts: Rollouts of the whole step that count: in a used group, with a reward, not masked for being cut off.
         tokens: Trained tokens of the whole step, dead groups included.
     """
     if config.loss_type == "grpo":

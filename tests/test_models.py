@@ -10,6 +10,7 @@ from earnest import UserError, text
 from earnest.engine import models
 from earnest.engine.decoder import Decoder
 from earnest.engine.sampler import Sampling, sample
+from earnest.engine.transformer import Transformer
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,7 @@ def built_in():
 
 def test_the_built_in_model_knows_the_capital_of_france(built_in):
     prompt = text.render(built_in.tokenizer, [{"role": "user", "content": "What is the capital of France?"}])
-    [[answer]] = sample(built_in, Decoder(built_in.model), [prompt], [[0]], 1, Sampling(temperature=0, max_tokens=16))
+    [[answer]] = sample(built_in, Decoder(Transformer(built_in.model)), [prompt], [[0]], 1, Sampling(temperature=0, max_tokens=16))
     assert "Paris" in text.decode(built_in.tokenizer, answer.ids, built_in.stops)
     assert answer.terminated
 

@@ -14,9 +14,10 @@ from peft import LoraConfig, PeftModel, get_peft_model
 
 from earnest import UserError
 from earnest.engine import grpo
-from earnest.engine.decoder import Decoder, tree_is_exact
+from earnest.engine.decoder import Decoder
 from earnest.engine.policy import HeadLogProbability, Policy, Trajectory, packs_of
 from earnest.engine.sampler import Sampling, sample
+from earnest.engine.transformer import Transformer, tree_is_exact
 
 P, Q = (tiny.START, 10, 11, 12), (tiny.START, 10, 13)
 BATCHES = {
@@ -304,12 +305,34 @@ def test_however_rows_are_laid_out_the_logits_are_those_of_each_sequence(family,
     cache, _ = p.decoder().prefill(prompts, room=int(generator.integers(3)))
     rows = [list(prompt) for prompt in prompts]
     for size in (3, 5, 4, 2, 6, 1, 3):
-        parents, new = generator.integers(len(rows), size=size), generator.integers(tiny.VOCABULARY, size=size)
-        rows = [[*rows[parent], int(token)] for parent, token in zip(parents, new, strict=True)]
+        new = generator.integers(tiny.VOCABULARY, size=size)
+        # a new node may follow a row, or a new node before it: a draft
+        parents = np.array([int(generator.integers(len(rows) + (node if size > 3 else 0))) for node in range(size)])
+        grown = list(rows)
+        for parent, token in zip(parents, new, strict=True):
+            grown.append([*grown[parent], int(token)])
+        rows = grown[len(rows) :]
         logits = p.decoder().step(cache, new, parents)
         assert torch.isfinite(logits).all()
     with torch.no_grad():
         close(logits, torch.stack([p.model(torch.tensor([row]), use_cache=False).logits[0, -1] for row in rows]))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_however_the_tree_is_cut_into_blocks_numbers_and_gradients_are_the_same(size, monkeypatch):
+    sequences = [Trajectory(P, (5, 6, 7)), Trajectory(P, (5, 6)), Trajectory(Q, (5,) * 9), Trajectory((7, 8), (1, 2)), Trajectory(P, (9,))]
+
+    def numbers():
+        p = tiny.make_policy(tiny.make("qwen3"))
+        tiny.disturb(p, 3, 0.2)
+        scores = p.log_probabilities(sequences)
+        (scores.logp * torch.arange(1.0, 6)[:, None]).sum().backward()
+        return scores.logp.detach(), *(q.grad for q in p.trainable())
+
+    whole = numbers()
+    monkeypatch.setattr("earnest.engine.attention.SIZE", size)
+    for cut, uncut in zip(numbers(), whole, strict=True):
+        close(cut, uncut)
 
 
 def test_memory_that_was_never_written_reaches_no_result():
@@ -480,13 +503,13 @@ def test_a_fresh_adapter_changes_nothing_and_follows_its_seed():
     assert all(equal[0]) and not all(equal[1])
 
 
-def test_no_stale_decoder_survives_a_change_of_weights():  # S-LO-05
+def test_no_stale_weights_survive_a_change():  # S-LO-05
     p = tiny.make_policy(tiny.make())
-    first = p.decoder()
-    assert p.decoder() is first
-    before = first.prefill([P], 0)[1]
+    first = p.transformer()
+    assert p.transformer() is first
+    before = p.decoder().prefill([P], 0)[1]
     tiny.disturb(p, 7, 0.2)  # calls changed()
-    assert p.decoder() is not first
+    assert p.transformer() is not first
     after = p.decoder().prefill([P], 0)[1]
     close(after[0], logits_of(p)[0, -1])
     assert float((after - before).abs().max()) > 1e-2
@@ -526,7 +549,7 @@ def test_the_reference_of_a_policy_that_starts_from_an_adapter_is_that_adapter(t
 def test_a_decoder_can_be_made_of_a_model_without_adapter():
     loaded = tiny.make("qwen3")
     with torch.no_grad():
-        close(Decoder(loaded.model).prefill([P], 0)[1][0], loaded.model(torch.tensor([P])).logits[0, -1])
+        close(Decoder(Transformer(loaded.model)).prefill([P], 0)[1][0], loaded.model(torch.tensor([P])).logits[0, -1])
 
 
 def test_a_model_folder_gives_the_same_policy(tmp_path):

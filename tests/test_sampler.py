@@ -14,7 +14,9 @@ from scipy.stats import chisquare
 from transformers import GenerationConfig, MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from earnest.engine.decoder import Decoder
+from earnest.engine.drafts import LONGEST, SURE, Drafts
 from earnest.engine.sampler import Sampling, draw, filtered, sample, uniforms
+from earnest.engine.transformer import Transformer
 
 PROMPTS = ["Hi", "Hi there, how are you?", "A prompt that shares nothing", "Hi there, how is it?", "Hi"]
 
@@ -27,14 +29,14 @@ def model(family="llama", seed=0):
 
 @cache
 def decoder(family="llama", seed=0):
-    return Decoder(model(family, seed).model)
+    return Decoder(Transformer(model(family, seed).model))
 
 
 @cache
 def small():
     """A model small enough to write down all of its answers: 8 tokens, of which 7 ends the turn."""
     loaded = tiny.make("llama", 3, vocab_size=8, eos_token_id=7, stops=frozenset({7}))
-    return loaded, Decoder(loaded.model)
+    return loaded, Decoder(Transformer(loaded.model))
 
 
 def ids(prompt, loaded=None):
@@ -378,7 +380,7 @@ def test_stop_texts_may_take_several_tokens_a_character(stop):
 def test_stop_texts_work_on_the_plain_path_also_without_any_end_id():
     loaded = tiny.make("llama", stops=frozenset())
     sampling = Sampling(max_tokens=24, stop=tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
-    on_tree = sample(loaded, Decoder(loaded.model), [ids("Hi"), ids("Hello")], [[0], [1]], 6, sampling)
+    on_tree = sample(loaded, Decoder(Transformer(loaded.model)), [ids("Hi"), ids("Hello")], [[0], [1]], 6, sampling)
     plain = sample(loaded, None, [ids("Hi"), ids("Hello")], [[0], [1]], 6, sampling)
     assert tokens(on_tree) == tokens(plain)
     flat = [c for group in plain for c in group]
@@ -412,7 +414,7 @@ def test_the_tree_runs_each_distinct_prefix_once():
             seen.append(len(tokens))
             return super().step(cache, tokens, parents)
 
-    engine = Counting(loaded.model)
+    engine = Counting(Transformer(loaded.model))
     sample(loaded, engine, [ids("Hi"), ids("Hi")], [[0], [1]], 8, Sampling(0, max_tokens=6))
     assert set(seen) == {1}
     seen.clear()
@@ -420,3 +422,94 @@ def test_the_tree_runs_each_distinct_prefix_once():
     distinct = {(g, c.ids[: i + 1]) for g, group in enumerate(groups) for c in group for i in range(len(c.ids))}
     inner = {(g, p) for g, p in distinct if len(p) < 6 and p[-1] not in loaded.stops}  # the last token needs no logits
     assert sum(seen) == len(inner)
+
+
+# --- drafts
+
+
+class Told(Drafts):
+    """Guesses what it is told to, right or wrong."""
+
+    def __init__(self, answers):
+        self.answers = answers
+
+    def guess(self, ids, most):
+        return list(next((a[len(ids) :] for a in self.answers if list(a[: len(ids)]) == list(ids)), ()))[:most]
+
+    def learn(self, ids):
+        pass
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+@pytest.mark.parametrize("sampling", [Sampling(0, max_tokens=12), Sampling(0.8, max_tokens=12), Sampling(1.0, 0.9, 20, 0.01, 12)], ids=str)
+def test_drafts_change_no_answer_and_save_passes(family, sampling):
+    engine, passes = decoder(family), []
+
+    class Counting(Decoder):
+        def step(self, cache, tokens, parents):
+            passes.append(len(tokens))
+            return super().step(cache, tokens, parents)
+
+    counting = Counting(engine.transformer)
+    prompts, seeds = [ids(p) for p in PROMPTS], [[i] for i in range(len(PROMPTS))]
+
+    def run(drafts):
+        passes.clear()
+        return sample(model(family), counting, prompts, seeds, 3, sampling, drafts=drafts), len(passes)
+
+    wanted, slow = run(Told([]))
+    said = [c.ids for group in wanted for c in group]
+    rng = np.random.default_rng(0)
+    half_wrong = [tuple(int(t) if rng.random() < 0.7 else int(rng.integers(250)) for t in a) for a in said]
+    for drafts in (Told(said), Told(half_wrong), Told([tuple(rng.integers(250, size=30).tolist())]), Drafts()):
+        groups, taken = run(drafts)
+        assert tokens(groups) == tokens(wanted)
+        assert [c.terminated for g in groups for c in g] == [c.terminated for g in wanted for c in g]
+        np.testing.assert_allclose([c.entropy for g in groups for c in g], [c.entropy for g in wanted for c in g], atol=1e-3)
+        assert taken <= slow
+    assert run(Told(said))[1] <= slow / 2
+
+
+def test_a_guess_goes_on_while_it_is_sure_and_no_further():
+    drafts = Drafts()
+    for last in (5, 5, 6):
+        drafts.learn((1, 2, 3, 4, last))
+    # after (2, 3, 4): 5 twice in three, less than SURE * (3 + 1)
+    assert SURE * 4 > 2
+    assert drafts.guess((1,), 10) == [2, 3, 4]
+    assert drafts.guess((1,), 2) == [2, 3]
+    assert drafts.guess((), 10) == [1, 2, 3, 4]
+    assert drafts.guess((9, 9, 9), 10) == []
+    for _ in range(9):
+        drafts.learn((1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 1))
+    assert drafts.guess((1, 2, 3, 4), 99) == ([5, 1, 2, 3, 4] * 9)[:LONGEST]
+
+
+def test_once_is_not_sure():
+    drafts = Drafts()
+    drafts.learn((1, 2, 3))
+    drafts.learn((1, 2, 3))
+    assert drafts.guess((), 10) == []  # 2 of 2 + 1 is less than 0.7
+    drafts.learn((1, 2, 3))
+    assert drafts.guess((), 10) == [1, 2, 3]
+
+
+def test_a_token_that_ends_the_turn_is_never_read():
+    loaded, engine = small()
+    seen = []
+
+    class Watching(Decoder):
+        def step(self, cache, tokens, parents):
+            seen.extend(tokens.tolist())
+            return super().step(cache, tokens, parents)
+
+    sample(
+        loaded,
+        Watching(engine.transformer),
+        [(1, 2)],
+        [[0]],
+        4,
+        Sampling(1.0, max_tokens=9),
+        drafts=Told([(3, 7, 7), (2, 2, 7), (7,), (0, 7)]),
+    )
+    assert seen and 7 not in seen

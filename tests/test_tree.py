@@ -65,19 +65,25 @@ def test_new_tokens_is_what_adding_adds_and_changes_nothing(sequences, another):
     assert len(tree) - before == promised
 
 
-@given(SEQUENCES)
-def test_the_mask_shows_a_node_itself_and_its_ancestors(sequences):
-    tree, _ = tree_of(sequences)
+@given(SEQUENCES, st.integers(1, 12))
+def test_the_blocks_of_a_sorted_tree_show_every_node_itself_and_its_ancestors_and_nothing_else(sequences, size):
+    tree, _ = tree_of(sorted(sequences))
     naive = np.zeros((len(tree), len(tree)), dtype=bool)
     for node in range(len(tree)):
         ancestor = node
         while ancestor >= 0:
             naive[node, ancestor] = True
             ancestor = tree.parent[ancestor]
-    mask = tree.mask()
-    assert mask.dtype == bool
-    np.testing.assert_array_equal(mask, naive)
-    assert mask.sum(axis=1).tolist() == [depth + 1 for depth in tree.depth]
+    shown = np.zeros_like(naive)
+    covered = []
+    for block in tree.blocks(size):
+        assert 0 < block.stop - block.start <= size
+        covered += range(block.start, block.stop)
+        shown[block.start : block.stop, block.above] = True
+        shown[block.start : block.stop, block.start : block.stop] = block.mask
+        assert not set(block.above.tolist()) & set(range(block.start, block.stop))
+    assert covered == list(range(len(tree)))
+    np.testing.assert_array_equal(shown, naive)
 
 
 @given(SEQUENCES, st.permutations(range(8)))

@@ -75,10 +75,10 @@ class SftConfig:
     batch_size: int = 8
     rows: int = 192
     learning_rate: float = 4e-4
-    lr_scheduler_type: Schedule = "linear"
-    warmup_ratio: float = 0.1
+    lr_scheduler_type: Schedule = "constant"  # so short a training wants its full rate to the end (docs/log.md)
+    warmup_ratio: float = 0.0
     max_grad_norm: float = 1.0
-    token_budget: int = 1024
+    token_budget: int = 2048
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "token_budget"):
@@ -148,7 +148,7 @@ class TrainConfig:
     dynamic_sampling: int = 0
     overlong_cache: int = 0
     max_dead_steps: int = 8
-    token_budget: int = 1024
+    token_budget: int = 2048
     save_steps: int = 20
 
     def __post_init__(self) -> None:

@@ -4,68 +4,23 @@ The trunk is the beginning that all prompts of a batch share; a branch is the re
 values of every node are appended to their branch once. A new token attends to the trunk and to its own branch under a mask that
 shows it its ancestors only, so samples that share a prefix share its cache, and rows may split or end without any copying.
 Only when most of what the rows look at is masked away (they have long parted) does each row get a branch of its own.
-
-`Decoder` is a hand-kept forward pass of the Llama family (Llama, Qwen2, Qwen3: RMSNorm, rotary positions, grouped-query attention,
-gated MLP) over weights with LoRA merged in and the projections fused. It is tested against transformers' own forward pass.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from earnest.engine.attention import plan, tree_attention
+from earnest.engine.transformer import Transformer
+from earnest.engine.tree import sorted_tree
 
-FAMILIES = frozenset({"llama", "qwen2", "qwen3"})
 WASTE = 6  # look-ups a row may make for each one that counts, before the rows get branches of their own
-
-Attend = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-
-
-def tree_is_exact(config: Any) -> bool:
-    """Whether a token of this architecture depends on its ancestors only through full attention, as tree packing requires.
-
-    Sliding windows count distance in the packed order, recurrent layers (linear attention, state space) run through it, rotary
-    frequencies that follow the length of the input make a token depend on what comes after it, and only SDPA attention takes a mask
-    of ours. Those and every unknown architecture take the plain path.
-    """
-    layers = getattr(config, "layer_types", None) or ["full_attention"]
-    sliding = getattr(config, "use_sliding_window", False)
-    rotary = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
-    by_length = rotary == "longrope" or "dynamic" in rotary
-    sdpa = getattr(config, "_attn_implementation", None) == "sdpa"
-    return config.model_type in FAMILIES and set(layers) == {"full_attention"} and not (sliding or by_length) and sdpa
-
-
-def merged_weight(linear: torch.nn.Module) -> torch.Tensor:
-    """The weight of a linear layer with its LoRA, W + scaling * B A, as a new tensor (or the plain weight where there is no LoRA)."""
-    if not hasattr(linear, "lora_A"):
-        return linear.weight.detach()
-    weight = linear.base_layer.weight.detach()
-    for name in linear.active_adapters:
-        if name in linear.lora_A:
-            a, b = linear.lora_A[name].weight.detach(), linear.lora_B[name].weight.detach()
-            weight = torch.addmm(weight, b.to(weight.dtype), a.to(weight.dtype), alpha=linear.scaling[name])
-    return weight
-
-
-def _bias(linear: torch.nn.Module) -> torch.Tensor | None:
-    bias = getattr(linear, "base_layer", linear).bias
-    return None if bias is None else bias.detach()
-
-
-def _fused(linears: Sequence[torch.nn.Module]) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Several projections of the same input as one."""
-    biases = [_bias(linear) for linear in linears]
-    weight = torch.cat([merged_weight(linear) for linear in linears])
-    return weight, None if biases[0] is None else torch.cat([bias for bias in biases if bias is not None])
 
 
 @dataclass
@@ -96,37 +51,17 @@ class Decoder:
     """A model frozen at one moment, ready to prefill a batch of prompts and to extend it a token a row at a time.
 
     Args:
-        model: A causal language model of one of `FAMILIES`, LoRA layers injected or not.
+        transformer: Its forward pass.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
-        config, body = model.config, model.model
-        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
-        self.groups = self.heads // self.kv_heads
-        self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        self.rotary, self.embedding = body.rotary_emb, body.embed_tokens.weight.detach()
-        self.head, self.head_bias = merged_weight(model.lm_head), _bias(model.lm_head)
-        self.norm, self.act = body.norm, body.layers[0].mlp.act_fn
-        self.layers = []
-        for layer in body.layers:
-            attention, mlp = layer.self_attn, layer.mlp
-            self.layers.append(
-                {
-                    "norm1": layer.input_layernorm,
-                    "norm2": layer.post_attention_layernorm,
-                    "q_norm": getattr(attention, "q_norm", None),
-                    "k_norm": getattr(attention, "k_norm", None),
-                    "qkv": _fused([attention.q_proj, attention.k_proj, attention.v_proj]),
-                    "out": (merged_weight(attention.o_proj), _bias(attention.o_proj)),
-                    "up": _fused([mlp.gate_proj, mlp.up_proj]),
-                    "down": (merged_weight(mlp.down_proj), _bias(mlp.down_proj)),
-                }
-            )
-        self.device = self.embedding.device
+    def __init__(self, transformer: Transformer) -> None:
+        self.transformer = t = transformer
+        self.heads, self.kv_heads, self.groups, self.head_dim = t.heads, t.kv_heads, t.heads // t.kv_heads, t.head_dim
+        self.device, self.dtype = t.device, t.dtype
 
     @torch.inference_mode()
     def prefill(self, prompts: Sequence[Sequence[int]], room: int = 0) -> tuple[Cache, torch.Tensor]:
-        """Run some distinct prompts through the model, what they all share once.
+        """Run some distinct prompts through the model, what any of them share once.
 
         Args:
             prompts: Token ids of each of P prompts.
@@ -135,87 +70,69 @@ class Decoder:
         Returns:
             The cache, standing on the P last tokens of the prompts, and logits [P, V].
         """
+        tree, paths = sorted_tree(prompts)
         first, last = min(prompts), max(prompts)  # what these two share, all do
         parted = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
         shared = min(parted, min(len(p) for p in prompts) - 1)
-        trunk = self._prefill_trunk(prompts[0][:shared])
-        rests = [p[shared:] for p in prompts]
+        rests = [path[shared:] for path in paths]
         lengths = torch.tensor([len(r) for r in rests], device=self.device)
         width, branches = int(lengths.max()), len(rests)
+        node = torch.from_numpy(np.concatenate(rests)).to(self.device)
         branch = torch.arange(branches, device=self.device).repeat_interleave(lengths)
         slot = torch.cat([torch.arange(len(r), device=self.device) for r in rests])
-        capacity = width + room
-        shape = (branches * self.kv_heads, capacity, self.head_dim)
-        like = {"dtype": self.embedding.dtype, "device": self.device}
+        shape = (branches * self.kv_heads, width + room, self.head_dim)
+        like = {"dtype": self.dtype, "device": self.device}
+        layers = range(len(self.transformer.layers))
         cache = Cache(
-            trunk,
-            [torch.zeros(shape, **like) for _ in self.layers],  # zeros: a masked slot still takes part, with weight 0
-            [torch.zeros(shape, **like) for _ in self.layers],
+            [],
+            [torch.zeros(shape, **like) for _ in layers],  # zeros: a masked slot still takes part, with weight 0
+            [torch.zeros(shape, **like) for _ in layers],
             branches,
             width,
             torch.arange(branches, device=self.device),
             torch.arange(width, device=self.device)[None, :] < lengths[:, None],
             shared + lengths - 1,
         )
-        # a query sees the trunk and, of its own branch, everything up to itself; what pads a short branch comes after all of it
-        mask = torch.ones((width, shared + width), dtype=torch.bool, device=self.device).tril(diagonal=shared)
+        parts = plan(tree, self.groups, self.dtype, self.device)
 
         def attend(index: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-            padded = {}
-            for name, part, heads in (("q", q, self.heads), ("k", k, self.kv_heads), ("v", v, self.kv_heads)):
-                padded[name] = part.new_zeros((branches, width, heads, self.head_dim))
-                padded[name][branch, slot] = part
-                padded[name] = padded[name].transpose(1, 2)
-            for store, name, stem in ((cache.keys, "k", trunk[index][0]), (cache.values, "v", trunk[index][1])):
-                store[index].view(branches, self.kv_heads, capacity, self.head_dim)[:, :, :width] = padded[name]
-                padded[name] = torch.cat([stem[None].expand(branches, -1, -1, -1), padded[name]], dim=2)
-            a = F.scaled_dot_product_attention(padded["q"], padded["k"], padded["v"], attn_mask=mask, enable_gqa=self.groups > 1)
-            return a.transpose(1, 2)[branch, slot].flatten(1)
+            cache.trunk.append((k[:shared].transpose(0, 1).contiguous(), v[:shared].transpose(0, 1).contiguous()))
+            for store, new in ((cache.keys[index], k), (cache.values[index], v)):
+                store.view(branches, self.kv_heads, -1, self.head_dim)[branch, :, slot] = new[node]
+            return tree_attention(q, k, v, parts)
 
-        tokens = torch.tensor([token for rest in rests for token in rest], device=self.device)
-        hidden = self._run(tokens, shared + slot, attend, keep=lengths.cumsum(0) - 1)
-        return cache, self._logits(hidden)
-
-    def _prefill_trunk(self, tokens: Sequence[int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        trunk: list[tuple[torch.Tensor, torch.Tensor]] = []
-
-        def attend(index: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-            q, k, v = (part.transpose(0, 1) for part in (q, k, v))
-            trunk.append((k.contiguous(), v.contiguous()))
-            a = F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True, enable_gqa=self.groups > 1)
-            return a[0].transpose(0, 1).flatten(1)
-
-        if len(tokens) == 0:
-            nothing = self.embedding.new_empty((self.kv_heads, 0, self.head_dim))
-            return [(nothing, nothing)] * len(self.layers)
-        ids = torch.tensor(list(tokens), device=self.device)
-        self._run(ids, torch.arange(len(tokens), device=self.device), attend)
-        return trunk
+        tokens, depths = (torch.tensor(column, device=self.device) for column in (tree.token, tree.depth))
+        ends = torch.tensor([path[-1] for path in paths], device=self.device)
+        return cache, self._logits(self.transformer.run(tokens, depths, attend, keep=ends))
 
     @torch.inference_mode()
     def step(self, cache: Cache, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:
-        """Append one token to each row.
+        """Append nodes.
 
         Args:
-            cache: From `prefill`; afterwards it stands on the new tokens.
-            tokens: [R] the new tokens.
-            parents: [R] the row, among those the cache stands on, that each follows.
+            cache: From `prefill`, standing on R rows; afterwards it stands on the new nodes.
+            tokens: int64 [N], a token each.
+            parents: int64 [N], what each follows: a row below R, or R + i for new node i, which must come before it.
 
         Returns:
-            Logits [R, V].
+            Logits [N, V].
         """
-        origin = torch.from_numpy(parents).to(self.device)
-        cache.branch, cache.visible, cache.depth = cache.branch[origin], cache.visible[origin], cache.depth[origin] + 1
-        slot, most = _slots(cache.branch)
-        if cache.branches * most * cache.used > WASTE * int(cache.visible.sum()):
+        origin, level, new_parent = _roots(parents, len(cache.branch))
+        stands, which = np.unique(origin, return_inverse=True)
+        row, at = torch.from_numpy(stands).to(self.device), torch.from_numpy(which).to(self.device)
+        cache.branch, cache.visible, cache.depth = cache.branch[row], cache.visible[row], cache.depth[row]
+        slot, most = _slots(cache.branch[at])
+        if cache.branches * most * cache.used > WASTE * int(cache.visible[at].sum()):
             _regrow(cache, self.kv_heads)
-            slot, most = _slots(cache.branch)
-        rows, start, end = len(tokens), cache.used, cache.used + most
+            slot, most = _slots(cache.branch[at])
+        count, start, end = len(tokens), cache.used, cache.used + most
         _reserve(cache, end)
-        own = torch.arange(most, device=self.device)[None, :] == slot[:, None]
-        cache.visible, cache.used = torch.cat([cache.visible, own], dim=1), end
-        branch, branches, groups = cache.branch, cache.branches, self.groups
-        hidden_slots = torch.full((branches, most, end), -torch.inf, dtype=self.embedding.dtype, device=self.device)
+        own = torch.from_numpy(_own_slots(slot.cpu().numpy(), new_parent, most)).to(self.device)
+        cache.visible, cache.used = torch.cat([cache.visible[at], own], dim=1), end
+        cache.depth = cache.depth[at] + torch.from_numpy(level).to(self.device)
+        branch = cache.branch = cache.branch[at]
+        branches, groups = cache.branches, self.groups
+        hidden_slots = torch.full((branches, most, end), -torch.inf, dtype=self.dtype, device=self.device)
         hidden_slots[branch, slot] = torch.zeros_like(hidden_slots[0, 0]).masked_fill(~cache.visible, -torch.inf)
         bias = hidden_slots[:, None, :, None, :].expand(branches, self.kv_heads, most, groups, end).reshape(-1, most * groups, end)
         scale, stems = 1 / math.sqrt(self.head_dim), cache.trunk[0][0].shape[1]
@@ -225,7 +142,7 @@ class Decoder:
             for store, new in ((keys, k), (values, v)):
                 store.view(branches, self.kv_heads, -1, self.head_dim)[branch, :, start + slot] = new
             padded = q.new_zeros((branches, most, self.kv_heads, groups, self.head_dim))
-            padded[branch, slot] = q.view(rows, self.kv_heads, groups, self.head_dim) * scale
+            padded[branch, slot] = q.view(count, self.kv_heads, groups, self.head_dim) * scale
             q = padded.transpose(1, 2).reshape(-1, most * groups, self.head_dim)  # grouped heads ride as more queries of their key head
             on_branch = torch.baddbmm(bias, q, keys[:, :end].transpose(1, 2))
             q_stem = _by_head(q, self.kv_heads)
@@ -235,37 +152,28 @@ class Decoder:
             if stems:
                 a += _by_branch(torch.bmm(_by_head(weight[..., :stems], self.kv_heads), cache.trunk[index][1]), branches)
             a = a.view(branches, self.kv_heads, most, groups, self.head_dim).transpose(1, 2)
-            return a[branch, slot].flatten(1)
+            return a[branch, slot]
 
-        hidden = self._run(torch.from_numpy(tokens).to(self.device), cache.depth, attend)
-        return self._logits(hidden)
+        return self._logits(self.transformer.run(torch.from_numpy(tokens).to(self.device), cache.depth, attend))
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return F.linear(self.norm(hidden), self.head, self.head_bias).float()
+        return self.transformer.head(hidden).float()
 
-    def _run(self, tokens: torch.Tensor, depths: torch.Tensor, attend: Attend, keep: torch.Tensor | None = None) -> torch.Tensor:
-        """Hidden states [R, H] of R new nodes; only those of `keep` after the last layer's attention.
 
-        Args:
-            tokens: [R].
-            depths: [R], their positions.
-            attend: Given layer, queries [R, heads, D], keys and values [R, kv_heads, D], keeps the latter and returns [R, heads * D].
-            keep: Nodes whose hidden state is wanted; None for all.
-        """
-        x = F.embedding(tokens, self.embedding)
-        cos, sin = (part[0, :, None] for part in self.rotary(x[None], depths[None]))
-        for index, layer in enumerate(self.layers):
-            h = F.linear(layer["norm1"](x), *layer["qkv"]).view(len(x), -1, self.head_dim)
-            q, k, v = h.split([self.heads, self.kv_heads, self.kv_heads], dim=1)
-            if layer["q_norm"] is not None:
-                q, k = layer["q_norm"](q), layer["k_norm"](k)
-            a = attend(index, _rotate(q, cos, sin), _rotate(k, cos, sin), v)
-            if keep is not None and index == len(self.layers) - 1:
-                x, a = x[keep], a[keep]
-            x = x + F.linear(a, *layer["out"])
-            gate, up = F.linear(layer["norm2"](x), *layer["up"]).chunk(2, dim=-1)
-            x = x + F.linear(self.act(gate) * up, *layer["down"])
-        return x
+def _roots(parents: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each new node: the row its chain starts from, how far below that row it is, and its parent among the new ones (-1 for none)."""
+    origin, level, new_parent = parents.copy(), np.ones_like(parents), parents - rows
+    for node in np.flatnonzero(new_parent >= 0):
+        origin[node], level[node] = origin[new_parent[node]], level[new_parent[node]] + 1
+    return origin, level, np.maximum(new_parent, -1)
+
+
+def _own_slots(slot: np.ndarray, new_parent: np.ndarray, most: int) -> np.ndarray:
+    """bool [N, most], which of the new slots of its branch each new node sees: its own and those of its new ancestors."""
+    own = np.arange(most)[None, :] == slot[:, None]
+    for node in np.flatnonzero(new_parent >= 0):
+        own[node] |= own[new_parent[node]]
+    return own
 
 
 def _slots(branch: torch.Tensor) -> tuple[torch.Tensor, int]:
@@ -313,8 +221,3 @@ def _by_head(x: torch.Tensor, heads: int) -> torch.Tensor:
 def _by_branch(x: torch.Tensor, branches: int) -> torch.Tensor:
     """From [heads, branches * n, D] to [branches * heads, n, D]."""
     return x.unflatten(1, (branches, -1)).transpose(0, 1).flatten(0, 1)
-
-
-def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    half = x.shape[-1] // 2
-    return x * cos + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * sin

@@ -18,9 +18,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from earnest.engine.decoder import Decoder, merged_weight, tree_is_exact
+from earnest.engine.attention import plan, tree_attention
+from earnest.engine.decoder import Decoder
+from earnest.engine.drafts import Drafts
 from earnest.engine.models import Loaded
-from earnest.engine.tree import PrefixTree, pack
+from earnest.engine.transformer import Transformer, tree_is_exact
+from earnest.engine.tree import pack, sorted_tree
 from earnest.errors import UserError
 
 
@@ -70,7 +73,8 @@ class Policy:
         self.peft.eval()  # no dropout anywhere: ratios compare like with like
         self.model = self.peft.get_base_model()
         self.exact_tree = tree_is_exact(self.model.config) and _is_plain_lora(self.peft)
-        self._decoder: Decoder | None = None
+        self.drafts = Drafts()
+        self._transformer: Transformer | None = None
         if not self.trainable():
             raise UserError(
                 "There are no trainable parameters: the adapter is empty or frozen. Give an adapter written by earnest or PEFT."
@@ -80,15 +84,19 @@ class Policy:
         """The adapter's parameters."""
         return [p for p in self.peft.parameters() if p.requires_grad]
 
+    def transformer(self) -> Transformer:
+        """The forward pass with the weights as they are now, LoRA merged once for sampling and training. `changed` makes it stale."""
+        if self._transformer is None:
+            self._transformer = Transformer(self.model)
+        return self._transformer
+
     def decoder(self) -> Decoder | None:
-        """The decoder for the weights as they are now; None where the tree is not exact. `changed` makes it stale."""
-        if self._decoder is None and self.exact_tree:
-            self._decoder = Decoder(self.model)
-        return self._decoder
+        """A decoder for the weights as they are now; None where the tree is not exact."""
+        return Decoder(self.transformer()) if self.exact_tree else None
 
     def changed(self) -> None:
-        """To be called after every change of weights: no cache of the old weights survives it."""
-        self._decoder = None
+        """To be called after every change of weights: nothing merged from the old weights survives it."""
+        self._transformer = None
 
     def state(self) -> dict[str, torch.Tensor]:
         """A copy of the adapter's weights."""
@@ -156,22 +164,19 @@ class Policy:
 
     def _on_tree(self, sequences: Sequence[Trajectory], temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
         """Both of all completion tokens, one sequence after another, from one pass over distinct tokens."""
-        tree = PrefixTree()
-        paths = [tree.add(s.prompt + s.completion)[len(s.prompt) :] for s in sequences]
-        nodes = torch.from_numpy(np.concatenate(paths))
-        needed, where = nodes.unique(return_inverse=True)
-        device = self.model.device
-        hidden = self.model.model(
-            input_ids=torch.tensor([tree.token], device=device),
-            position_ids=torch.tensor([tree.depth], device=device),
-            attention_mask=torch.from_numpy(tree.mask())[None, None].to(device),
-            use_cache=False,
-        ).last_hidden_state[0]
-        parents = torch.tensor(tree.parent)[needed].to(device)
-        tokens = torch.tensor(tree.token)[needed].to(device)
-        head = self.model.lm_head
-        logp, entropy = HeadLogProbability.apply(hidden[parents], merged_weight(head), tokens, temperature)
-        where = where.to(device)
+        tree, paths = sorted_tree([s.prompt + s.completion for s in sequences])
+        nodes = np.concatenate([path[len(s.prompt) :] for path, s in zip(paths, sequences, strict=True)])
+        needed, where = np.unique(nodes, return_inverse=True)
+        transformer, device = self.transformer(), self.model.device
+        tokens, parents = torch.tensor(tree.token, device=device), torch.tensor(tree.parent, device=device)
+        blocks = plan(tree, transformer.heads // transformer.kv_heads, transformer.dtype, device)
+        hidden = transformer.run(
+            tokens,
+            torch.tensor(tree.depth, device=device),
+            lambda _, q, k, v: tree_attention(q, k, v, blocks),
+            keep=parents[needed],
+        )
+        logp, entropy = HeadLogProbability.apply(hidden, transformer.head.weight, tokens[needed], temperature)
         return logp[where], entropy[where]
 
     def _on_batch(self, sequences: Sequence[Trajectory], temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -208,7 +213,7 @@ def _with_adapter(model: Any, folder: Path) -> Any:
 
 
 def _is_plain_lora(peft: Any) -> bool:
-    """Whether the adapter is LoRA on the projections inside the layers and nothing else, which is all the fused decoder and head know."""
+    """Whether the adapter is LoRA on the projections inside the layers and nothing else, which is all our own forward pass knows."""
     config = peft.active_peft_config
     if config.peft_type != "LORA" or config.use_dora or config.lora_bias:
         return False
@@ -222,7 +227,7 @@ class HeadLogProbability(torch.autograd.Function):
     computed chunk by chunk on the way forward while the logits are at hand, and the way back is one multiplication.
     """
 
-    CHUNK = 256
+    CHUNK = 128  # rows; with a vocabulary of 49k a chunk is 25 MB, which glibc still keeps for the next instead of mapping it anew
 
     @staticmethod
     def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, tokens: torch.Tensor, temperature: float) -> tuple:
@@ -231,11 +236,11 @@ class HeadLogProbability(torch.autograd.Function):
         logp, entropy, slope = [], [], []
         for start in range(0, len(hidden), HeadLogProbability.CHUNK):
             part = slice(start, start + HeadLogProbability.CHUNK)
-            logits = F.linear(hidden[part], weight).float() / temperature
-            total = logits.logsumexp(dim=-1)
-            logp.append(logits.gather(-1, tokens[part, None])[:, 0] - total)
-            p = (logits - total[:, None]).exp_()
-            entropy.append(total - (p * logits).sum(dim=-1))
+            logits = F.linear(hidden[part], weight).float()
+            log_p = (logits if temperature == 1.0 else logits / temperature).log_softmax(dim=-1)
+            p = log_p.exp()
+            logp.append(log_p.gather(-1, tokens[part, None])[:, 0])
+            entropy.append(-torch.bmm(p[:, None], log_p[:, :, None])[:, 0, 0])  # no third tensor of that size
             if wants:
                 slope.append((weight[tokens[part]] - p.to(weight.dtype) @ weight) / temperature)
         if wants:

@@ -99,7 +99,7 @@ def answer(
     sampling: Sampling,
     seed: Sequence[int],
     thinking: bool,
-    rows: int = 64,
+    rows: int = 128,
     advance: Callable[[int], None] | None = None,
 ) -> list[list[Sampled]]:
     """G answers to each prompt.
@@ -108,7 +108,7 @@ def answer(
     """
     loaded = policy.loaded
     seeds = [[*seed, place] for place in range(len(prompts))]
-    groups = sample(loaded, policy.decoder(), [p.ids for p in prompts], seeds, samples, sampling, rows, advance)
+    groups = sample(loaded, policy.decoder(), [p.ids for p in prompts], seeds, samples, sampling, rows, advance, policy.drafts)
     return [
         [Sampled(c, text.split_thinking(text.decode(loaded.tokenizer, c.ids, loaded.stops), prompt.opened, thinking)) for c in group]
         for prompt, group in zip(prompts, groups, strict=True)

@@ -8,7 +8,7 @@ Sampling on the tree and sampling row by row give the same answers, not only ans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from earnest.engine.decoder import Decoder
+from earnest.engine.drafts import Drafts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -144,6 +145,7 @@ def sample(
     sampling: Sampling,
     rows: int = 64,
     advance: Callable[[int], None] | None = None,
+    drafts: Drafts | None = None,
 ) -> list[list[Completion]]:
     """Sample answers.
 
@@ -156,47 +158,107 @@ def sample(
         sampling: How to draw.
         rows: Most samples in one batch.
         advance: Called with the number of prompts done.
+        drafts: What earlier answers teach about likely tokens; it learns from these too. They save time and change no answer.
 
     Returns:
         For each prompt its G completions.
     """
+    drafts = Drafts() if drafts is None else drafts
     done: list[list[Completion]] = []
     size = max(1, rows // max(samples, 1))
     for start in range(0, len(prompts), size):
         batch = prompts[start : start + size]
         states = [[_Sample(u, []) for u in uniforms(seed, samples, sampling.max_tokens)] for seed in seeds[start : start + size]]
         if samples > 0 and sampling.max_tokens > 0:
-            grow = _grow_plain if decoder is None else _grow_tree
-            grow(loaded, decoder, batch, states, sampling)
+            if decoder is None:
+                _grow_plain(loaded, batch, states, sampling)
+            else:
+                _grow_tree(loaded, decoder, batch, states, sampling, drafts)
+                for group in states:
+                    for ids in {tuple(state.ids) for state in group}:
+                        drafts.learn(ids)
         done += [[Completion(tuple(s.ids), s.terminated, s.entropy) for s in group] for group in states]
         if advance is not None:
             advance(len(batch))
     return done
 
 
-def _grow_tree(loaded: Loaded, decoder: Decoder, prompts: Sequence[Sequence[int]], states: list[list[_Sample]], sampling: Sampling) -> None:
-    """Grow the samples of some prompts on one tree: at a node with n samples draw n tokens, go on with the distinct ones."""
+def _grow_tree(
+    loaded: Loaded,
+    decoder: Decoder,
+    prompts: Sequence[Sequence[int]],
+    states: list[list[_Sample]],
+    sampling: Sampling,
+    drafts: Drafts,
+) -> None:
+    """Grow the samples of some prompts on one tree: at a node with n samples draw n tokens, go on with the distinct ones.
+
+    Behind each new node hang the tokens that are likely to follow, and the model reads all of them in one pass. Samples then walk
+    from node to node for as long as what they draw is there.
+    """
     distinct = {tuple(prompt): None for prompt in prompts}
     row_of = {prompt: row for row, prompt in enumerate(distinct)}
     live = [(row_of[tuple(prompt)], state) for prompt, group in zip(prompts, states, strict=True) for state in group]
     cache, logits = decoder.prefill(list(distinct), room=min(sampling.max_tokens, 64))
-    for step in range(sampling.max_tokens):
-        row = np.array([r for r, _ in live])
-        tokens, entropy = draw(logits, np.array([state.uniforms[step] for _, state in live]), row, sampling)
-        branches: dict[tuple[int, int], int] = {}
-        following = []
-        for (origin, state), token, nats in zip(live, tokens.tolist(), entropy.tolist(), strict=True):
+    children: dict[tuple[int, int], int] = {}  # (node, token) to node, of the last pass
+    while live:
+        waiting = _walk(loaded, logits, children, live, sampling)
+        grown = _Growth([], [], len(logits))
+        children, starts, live = {}, {}, []
+        for place, state in waiting:
+            if place not in starts:
+                starts[place] = node = grown.add(*place)
+                for guess in drafts.guess(state.ids, sampling.max_tokens - 1 - len(state.ids)):
+                    if guess in loaded.stops:  # the model never reads it
+                        break
+                    node, parent = grown.add(grown.rows + node, guess), node
+                    children[parent, guess] = node
+            live.append((starts[place], state))
+        if live:
+            logits = decoder.step(cache, np.array(grown.tokens), np.array(grown.parents))
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """New nodes in the making: a token and a parent each, as `Decoder.step` wants them, and how many rows the cache stands on."""
+
+    tokens: list[int]
+    parents: list[int]
+    rows: int
+
+    def add(self, parent: int, token: int) -> int:
+        self.tokens.append(token)
+        self.parents.append(parent)
+        return len(self.tokens) - 1
+
+
+def _walk(
+    loaded: Loaded,
+    logits: torch.Tensor,
+    children: Mapping[tuple[int, int], int],
+    live: Sequence[tuple[int, _Sample]],
+    sampling: Sampling,
+) -> list[tuple[tuple[int, int], _Sample]]:
+    """Draw for each sample until it ends or the node it needs is not there; returns those nodes, as (node, token)."""
+    waiting, moving = [], live
+    while moving:
+        nodes, row = np.unique([node for node, _ in moving], return_inverse=True)
+        part = logits if len(nodes) == len(logits) else logits[torch.from_numpy(nodes).to(logits.device)]
+        tokens, entropy = draw(part, np.array([state.uniforms[len(state.ids)] for _, state in moving]), row, sampling)
+        onward = []
+        for (node, state), token, nats in zip(moving, tokens.tolist(), entropy.tolist(), strict=True):
             state.take(token, nats, loaded, sampling.stop)
-            if not state.terminated:
-                following.append((branches.setdefault((origin, token), len(branches)), state))
-        if not following or step + 1 == sampling.max_tokens:
-            return
-        live = following
-        pairs = np.array(list(branches), dtype=np.int64)
-        logits = decoder.step(cache, pairs[:, 1].copy(), pairs[:, 0].copy())
+            if state.terminated or len(state.ids) == sampling.max_tokens:
+                continue
+            if (node, token) in children:
+                onward.append((children[node, token], state))
+            else:
+                waiting.append(((node, token), state))
+        moving = onward
+    return waiting
 
 
-def _grow_plain(loaded: Loaded, decoder: None, prompts: Sequence[Sequence[int]], states: list[list[_Sample]], sampling: Sampling) -> None:
+def _grow_plain(loaded: Loaded, prompts: Sequence[Sequence[int]], states: list[list[_Sample]], sampling: Sampling) -> None:
     """The same samples from `transformers.generate`, one row a sample, for architectures that no tree represents.
 
     `generate` keeps whatever cache the architecture has; a logits processor leaves it only the token that the sample's own uniform

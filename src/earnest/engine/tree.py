@@ -3,7 +3,7 @@
 Rollouts of one group share their prompt, prompts share a system message, and short structured answers share most of their own
 tokens. A causal model computes a token from its prefix alone, so a prefix needs to go through the model once, however many
 sequences run through it. A node is one distinct prefix, named by its last token; its hidden state depends on its ancestors and
-nothing else, which is all an attention mask has to say.
+nothing else, which is all that attention has to be told.
 
 A forward pass over the tree is exact: node u sees exactly its ancestors and itself, at the positions they have in the sequence.
 """
@@ -67,15 +67,69 @@ class PrefixTree:
             node, known = child, known + 1
         return len(sequence) - known
 
-    def mask(self) -> np.ndarray:
-        """bool [U, U]: row u is True at u and at its ancestors."""
-        size = len(self.token)
-        mask = np.zeros((size, size), dtype=bool)
-        for node, parent in enumerate(self.parent):
+    def path(self, node: int) -> list[int]:
+        """The ancestors of a node and the node itself, root first; empty for -1."""
+        path = []
+        while node >= 0:
+            path.append(node)
+            node = self.parent[node]
+        return path[::-1]
+
+    def blocks(self, size: int) -> list[Block]:
+        """Cut the tree into blocks of at most `size` nodes each, so that attention need not compare every node with every other.
+
+        A block is a run of sibling subtrees, or a piece of a chain above larger subtrees. Of a `sorted_tree` only.
+        """
+        nodes = len(self.token)
+        below = np.ones(nodes, dtype=np.int64)  # size of each node's subtree
+        for node in range(nodes - 1, 0, -1):
+            if self.parent[node] >= 0:
+                below[self.parent[node]] += below[node]
+        blocks, start = [], 0
+        while start < nodes:
+            parent, stop = self.parent[start], start
+            while stop < nodes and self.parent[stop] == parent and stop + below[stop] - start <= size:
+                stop += int(below[stop])
+            if stop == start:
+                stop += 1
+                while stop - start < size and stop < nodes and self.parent[stop] == stop - 1 and below[stop] > size:
+                    stop += 1
+            blocks.append(Block(start, stop, np.array(self.path(parent), dtype=np.int64), self._mask(start, stop)))
+            start = stop
+        return blocks
+
+    def _mask(self, start: int, stop: int) -> np.ndarray:
+        mask = np.eye(stop - start, dtype=bool)
+        for node in range(start + 1, stop):
+            parent = self.parent[node] - start
             if parent >= 0:
-                mask[node, : parent + 1] = mask[parent, : parent + 1]
-            mask[node, node] = True
+                mask[node - start, : parent + 1] |= mask[parent, : parent + 1]
         return mask
+
+
+@dataclass(frozen=True)
+class Block:
+    """A range of nodes with the same ancestors above them.
+
+    Attributes:
+        start: First node.
+        stop: One behind the last.
+        above: int64 [A], the nodes outside the block that every node of it sees: its ancestors.
+        mask: bool [n, n], which of each other the n nodes see: themselves and what is above them within the block.
+    """
+
+    start: int
+    stop: int
+    above: np.ndarray
+    mask: np.ndarray
+
+
+def sorted_tree(sequences: Sequence[Sequence[int]]) -> tuple[PrefixTree, list[np.ndarray]]:
+    """The tree of some sequences, numbered depth first so that every subtree is a range of nodes; and the path of each sequence."""
+    tree, paths = PrefixTree(), {}
+    for index in sorted(range(len(sequences)), key=sequences.__getitem__):
+        paths[index] = tree.add(sequences[index])
+    return tree, [paths[index] for index in range(len(sequences))]
 
 
 def pack(sequences: Sequence[Sequence[int]], budget: int) -> list[list[int]]:

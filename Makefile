@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install demo full test lint format clean
+.PHONY: help install demo full test lint format bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    install, fetch the model, run the main job: table and report in runs/demo"
 	@echo "make full    the same, larger: runs/full"
 	@echo "make test    the test suite"
+	@echo "make bench   measure against TRL's GRPOTrainer (an hour or more); make bench-quick in ten minutes"
 	@echo "make lint    style and formatting"
 	@echo "make format  put the formatting right"
 	@echo "make clean   remove the virtual environment"
@@ -39,6 +40,12 @@ full: $(VENV)/train.stamp
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python bench/run.py
+
+bench-quick: $(VENV)/dev.stamp
+	$(BIN)/python bench/run.py --quick
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from peft import LoraConfig
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from trl import GRPOConfig, GRPOTrainer
@@ -22,6 +23,7 @@ from earnest.engine.models import Loaded
 from earnest.engine.policy import Policy, Trajectory
 from earnest.engine.rollouts import Batch, Prompt, Sampled
 from earnest.engine.sampler import Completion
+from earnest.engine.sft import make_optimizer
 from earnest.score import Scores, weighted_total
 from earnest.task import Verdict
 
@@ -386,6 +388,62 @@ def test_log_probability_entropy_and_gradient_of_a_step_are_trls(setup):
         torch.testing.assert_close(module.lora_B["default"].weight.grad, through.detach(), atol=1e-6, rtol=1e-4)
     trainer.model.zero_grad()
     policy.peft.zero_grad()
+
+
+def test_one_optimiser_step_is_trls(setup, tmp_path, monkeypatch):
+    """The same adapter, the same rollouts: the adapter changes as TRL's whole trainer changes it, Adam and clipping included."""
+    monkeypatch.setattr(GRPOTrainer, "_send_telemetry", lambda self: None)
+    shape, script = setup.trainer.model.config, Script()
+    base, copy = LlamaForCausalLM(shape), LlamaForCausalLM(shape)
+    copy.load_state_dict(base.state_dict())
+    trainer = GRPOTrainer(
+        model=base,
+        reward_funcs=script.functions(),
+        args=GRPOConfig(
+            output_dir=str(tmp_path),
+            per_device_train_batch_size=4,  # two micro-batches a step, with activation checkpointing: TRL's way
+            gradient_accumulation_steps=2,
+            num_generations=4,
+            max_completion_length=LONGEST,
+            temperature=TEMPERATURE,
+            reward_weights=[1.0, 0.5],
+            learning_rate=1e-3,
+            lr_scheduler_type="constant",
+            max_grad_norm=0.05,  # binds
+            max_steps=1,
+            shuffle_dataset=False,
+            use_cpu=True,
+            bf16=False,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+        ),
+        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS]),
+        processing_class=setup.tokenizer,
+        peft_config=LoraConfig(r=2, lora_alpha=4, target_modules="all-linear", task_type="CAUSAL_LM"),
+    )
+    policy = Policy(Loaded(copy.eval(), setup.tokenizer, frozenset([0]), "tiny"), rank=2)
+    theirs = {name: p for name, p in trainer.model.named_parameters() if p.requires_grad}
+    with torch.no_grad():
+        for name, p in policy.peft.named_parameters():
+            if p.requires_grad:
+                p.copy_(0.3 * torch.randn(p.shape))  # B too: else the gradient of A is zero
+                theirs[name].copy_(p)
+    policy.changed()
+    before = policy.state()
+    script.values = [[1, 0, 0, 1, 0.5, 0.25, 0.5, 0], [0.5, 1, -1, 0, 0, 0, 2, 1]]
+    trainer.train()
+    batch = our_batch(SimpleNamespace(script=script, tokenizer=setup.tokenizer, policy=policy))
+    config = TrainConfig(
+        num_prompts=2, num_generations=4, max_completion_length=LONGEST, temperature=TEMPERATURE, max_grad_norm=0.05, learning_rate=1e-3
+    )
+    optimizer, scheduler = make_optimizer(policy, 1e-3, "constant", 0.0, 1)
+    row = train._learn(policy, optimizer, scheduler, batch, np.array([True, True]), grpo.advantages(batch.rewards), config, None)
+    assert row["grad_norm"] > 0.05
+    for name, start in before.items():
+        change, expected = policy.state()[name] - start, theirs[name].detach() - start
+        assert expected.abs().max() > 5e-4
+        assert (change - expected).norm() < 1e-3 * expected.norm(), name
 
 
 # ---- where earnest and TRL differ on purpose

@@ -11,8 +11,10 @@ from transformers.models.gemma import GemmaConfig
 from transformers.models.gemma3 import Gemma3TextConfig
 from transformers.models.gpt2 import GPT2Config
 from transformers.models.llama import LlamaConfig
+from transformers.models.mamba import MambaConfig
 from transformers.models.qwen2 import Qwen2Config
 from transformers.models.qwen3 import Qwen3Config
+from transformers.models.qwen3_5 import Qwen3_5TextConfig
 
 from earnest import text
 from earnest.engine.models import Loaded
@@ -62,9 +64,21 @@ CONFIGS = {
     "qwen2-sliding": (Qwen2Config, {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}),
     "llama-dynamic": (LlamaConfig, {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}}),
     "gpt2": (GPT2Config, {}),
+    "qwen3.5": (
+        Qwen3_5TextConfig,
+        {
+            "head_dim": 16,
+            "linear_key_head_dim": 8,
+            "linear_value_head_dim": 8,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+            "layer_types": ["linear_attention", "full_attention"],
+        },
+    ),
+    "mamba": (MambaConfig, {"state_size": 8, "initializer_range": 0.1}),
 }
 EXACT = ("llama", "llama-biased", "llama-scaled", "qwen2", "qwen2-tied", "qwen3")
-PLAIN = ("gemma", "gemma3", "qwen2-sliding", "gpt2")
+PLAIN = ("gemma", "gemma3", "qwen2-sliding", "gpt2", "qwen3.5", "mamba")
 
 
 def make_tokenizer(template: str | None = CHATML, eos: str = "<|im_end|>", pad: str = "<|endoftext|>") -> PreTrainedTokenizerFast:
@@ -91,6 +105,7 @@ def make(
 ) -> Loaded:
     """A random model: new each time, since a policy changes it in place."""
     kind, own = CONFIGS[family]
+    attention = "eager" if family == "mamba" else attention  # it has no attention, and transformers refuses to implement that in SDPA
     config = kind(**{**_BASE, **own, **options})
     if family == "gpt2":
         config = kind(

@@ -65,30 +65,30 @@ def prompts_of(s: Session, policy: Policy, rows: Sequence[Row], room: int) -> li
 
 
 def evaluate_stage(s: Session, policy: Policy, model: str) -> None:
-    """Answer dev and test greedily, and dev by sampling; keep every answer with the check's verdict."""
+    """Answer dev and test greedily, and dev by sampling too; keep every answer with the check's verdict."""
     c = s.config.eval
-    plans = [(split, "greedy", 1, Sampling(temperature=0, max_tokens=c.max_completion_length)) for split in ("dev", "test")]
-    if c.samples:
-        plans.append(("dev", "sampled", c.samples, Sampling(temperature=c.temperature, max_tokens=c.max_completion_length)))
-    plans = [plan for plan in plans if s.rows.by_split.get(plan[0])]
+    greedy, sampled = (Sampling(temperature=t, max_tokens=c.max_completion_length) for t in (0, c.temperature))
+    # greedy and sampled answers to a prompt grow on one tree
+    plans = {"dev": [greedy] + [sampled] * c.samples, "test": [greedy]}
+    plans = {split: how for split, how in plans.items() if s.rows.by_split.get(split)}
     if not plans:
         s.rows.split("dev")  # raises: nothing to evaluate on
-    total = sum(len(s.rows.by_split[split]) for split, *_ in plans)
-    with s.timed(f"evaluate {NAMES.get(model, model)}"), progress(s.console, f"evaluate {NAMES.get(model, model)}", total) as advance:
-        for split, mode, samples, sampling in plans:
+    name, total = NAMES.get(model, model), sum(len(s.rows.by_split[split]) for split in plans)
+    with s.timed(f"evaluate {name}"), progress(s.console, f"evaluate {name}", total) as advance:
+        for split, how in plans.items():
             prompts = prompts_of(s, policy, s.rows.by_split[split], c.max_completion_length)
-            groups = answer(policy, prompts, samples, sampling, [s.config.seed, 3], s.config.thinking, advance=advance)
-            append_jsonl(s.folder / "eval" / f"{model}.jsonl", _answer_records(s.named, model, split, mode, prompts, groups))
+            groups = answer(policy, prompts, len(how), how, [s.config.seed, 3], s.config.thinking, advance=advance)
+            append_jsonl(s.folder / "eval" / f"{model}.jsonl", _answer_records(s.named, model, split, prompts, groups))
 
 
-def _answer_records(task: Task, model: str, split: str, mode: str, prompts: Sequence[Prompt], groups: Any) -> Iterator[dict[str, Any]]:
+def _answer_records(task: Task, model: str, split: str, prompts: Sequence[Prompt], groups: Any) -> Iterator[dict[str, Any]]:
     for prompt, group in zip(prompts, groups, strict=True):
         for number, one in enumerate(group):
             yield {
                 "model": model,
                 "split": split,
-                "mode": mode,
-                "sample": number,
+                "mode": "sampled" if number else "greedy",
+                "sample": max(number - 1, 0),
                 "id": prompt.row["id"],
                 "text": one.answer.content,
                 "reasoning": one.answer.reasoning,

@@ -20,7 +20,7 @@ from earnest.engine.attention import plan, tree_attention
 from earnest.engine.transformer import Transformer
 from earnest.engine.tree import sorted_tree
 
-WASTE = 6  # look-ups a row may make for each one that counts, before the rows get branches of their own
+WASTE = 16  # look-ups a row may make for each one that counts, before the rows get branches of their own (docs/log.md)
 
 
 @dataclass

@@ -74,7 +74,7 @@ def load_model(name: str, device: str = "auto") -> Loaded:
     target, dtype = pick_device(device)
     try:
         tokenizer = AutoTokenizer.from_pretrained(where)
-        model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, attn_implementation="sdpa")
+        model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype)
     except Exception as error:  # what a broken folder raises depends on the architecture and the file that is broken
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(

@@ -26,6 +26,9 @@ from earnest.engine.transformer import Transformer, tree_is_exact
 from earnest.engine.tree import pack, sorted_tree
 from earnest.errors import UserError
 
+# Of these, fused kernels read the weights directly and would pass LoRA by; PEFT refuses them.
+NOT_LINEAR = {family: ["out_proj", "conv1d"] for family in ("mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h")}
+
 
 @dataclass(frozen=True)
 class Trajectory:
@@ -68,7 +71,14 @@ class Policy:
             self.peft = _with_adapter(loaded.model, adapter)
         else:
             torch.manual_seed(seed)
-            config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM")
+            config = LoraConfig(
+                r=rank,
+                lora_alpha=2 * rank,
+                lora_dropout=0.0,
+                target_modules="all-linear",
+                exclude_modules=NOT_LINEAR.get(loaded.model.config.model_type),
+                task_type="CAUSAL_LM",
+            )
             self.peft = get_peft_model(loaded.model, config)
         self.peft.eval()  # no dropout anywhere: ratios compare like with like
         self.model = self.peft.get_base_model()
@@ -164,19 +174,22 @@ class Policy:
 
     def _on_tree(self, sequences: Sequence[Trajectory], temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
         """Both of all completion tokens, one sequence after another, from one pass over distinct tokens."""
-        tree, paths = sorted_tree([s.prompt + s.completion for s in sequences])
-        nodes = np.concatenate([path[len(s.prompt) :] for path, s in zip(paths, sequences, strict=True)])
-        needed, where = np.unique(nodes, return_inverse=True)
+        written = [s for s in sequences if s.completion]
+        tree, paths = sorted_tree([(s.prompt + s.completion)[:-1] for s in written])  # nothing is predicted from a last token
+        before = np.concatenate([path[len(s.prompt) - 1 :] for path, s in zip(paths, written, strict=True)])
+        token = np.array([t for s in written for t in s.completion])
+        (nodes, tokens), where = np.unique(np.stack([before, token]), axis=1, return_inverse=True)
         transformer, device = self.transformer(), self.model.device
-        tokens, parents = torch.tensor(tree.token, device=device), torch.tensor(tree.parent, device=device)
         blocks = plan(tree, transformer.heads // transformer.kv_heads, transformer.dtype, device)
+        nodes, tokens, where = (torch.from_numpy(x).to(device) for x in (nodes, tokens, where))
+        read, reading = nodes.unique(return_inverse=True)  # hidden states that predict something; several tokens may follow one node
         hidden = transformer.run(
-            tokens,
+            torch.tensor(tree.token, device=device),
             torch.tensor(tree.depth, device=device),
             lambda _, q, k, v: tree_attention(q, k, v, blocks),
-            keep=parents[needed],
+            keep=read,
         )
-        logp, entropy = HeadLogProbability.apply(hidden, transformer.head.weight, tokens[needed], temperature)
+        logp, entropy = HeadLogProbability.apply(hidden[reading], transformer.head.weight, tokens, temperature)
         return logp[where], entropy[where]
 
     def _on_batch(self, sequences: Sequence[Trajectory], temperature: float) -> tuple[torch.Tensor, torch.Tensor]:

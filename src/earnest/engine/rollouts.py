@@ -96,13 +96,13 @@ def answer(
     policy: Policy,
     prompts: Sequence[Prompt],
     samples: int,
-    sampling: Sampling,
+    sampling: Sampling | Sequence[Sampling],
     seed: Sequence[int],
     thinking: bool,
     rows: int = 128,
     advance: Callable[[int], None] | None = None,
 ) -> list[list[Sampled]]:
-    """G answers to each prompt.
+    """G answers to each prompt, all drawn in one way or each in its own.
 
     The seed of a prompt is `seed` and its place, so that the same call gives the same answers and no two prompts share a stream.
     """

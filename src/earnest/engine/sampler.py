@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from earnest.engine.decoder import Decoder
 from earnest.engine.drafts import Drafts
+
+BLOCK = 256  # tokens of the vocabulary that a draw looks at one by one
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -65,14 +68,19 @@ class _Sample:
     """A sample in the making."""
 
     uniforms: np.ndarray
-    ids: list[int]
+    sampling: Sampling
+    ids: list[int] = field(default_factory=list)
     terminated: bool = False
     entropy: float = 0.0
 
-    def take(self, token: int, entropy: float, loaded: Loaded, stop: Sequence[str]) -> None:
+    @property
+    def done(self) -> bool:
+        return self.terminated or len(self.ids) >= self.sampling.max_tokens
+
+    def take(self, token: int, entropy: float, loaded: Loaded) -> None:
         self.ids.append(token)
         self.entropy += entropy
-        self.terminated = token in loaded.stops or _stopped(loaded.tokenizer, self.ids, stop)
+        self.terminated = token in loaded.stops or _stopped(loaded.tokenizer, self.ids, self.sampling.stop)
 
 
 def uniforms(seed: Sequence[int], samples: int, tokens: int) -> np.ndarray:
@@ -117,23 +125,40 @@ def draw(logits: torch.Tensor, u: np.ndarray, row: np.ndarray, sampling: Samplin
     """
     if sampling.temperature == 0:
         return logits.argmax(dim=-1).cpu().numpy()[row], np.zeros(len(row))
-    scaled = logits / sampling.temperature
-    probabilities = scaled.softmax(dim=-1)
-    entropy = scaled.logsumexp(dim=-1) - (probabilities * scaled).sum(dim=-1)
+    scaled = logits if sampling.temperature == 1.0 else logits / sampling.temperature
+    log_p = scaled.log_softmax(dim=-1)
+    p = log_p.exp()
+    log_p.clamp_(min=torch.finfo(log_p.dtype).min)  # 0 times -inf is no number
+    entropy = -torch.bmm(p[:, None], log_p[:, :, None])[:, 0, 0]
     if sampling.top_p < 1.0 or sampling.top_k or sampling.min_p is not None:
-        probabilities = filtered(scaled, sampling)
-    cumulative = probabilities.double().cumsum(dim=-1)
-    counts = np.bincount(row, minlength=len(logits))
-    order = np.argsort(row, kind="stable")
-    slot = np.empty(len(row), dtype=np.int64)  # which of its row's draws each one is
-    slot[order] = np.arange(len(row)) - (np.cumsum(counts) - counts)[row[order]]
-    index, slot_index = (torch.from_numpy(i).to(logits.device) for i in (row, slot))
-    targets = torch.zeros((len(logits), int(counts.max())), dtype=torch.float64, device=logits.device)
-    targets[index, slot_index] = torch.from_numpy(u).to(logits.device)
-    # `right=True` never lands on a token of probability zero, whatever u is
-    tokens = torch.searchsorted(cumulative, targets * cumulative[:, -1:], right=True)
-    tokens = tokens.clamp_(max=logits.shape[-1] - 1)[index, slot_index]
-    return tokens.cpu().numpy(), entropy[index].double().cpu().numpy()
+        p = filtered(scaled, sampling)
+    where = torch.from_numpy(row).to(logits.device)
+    tokens = inverse(p, torch.from_numpy(u).to(logits.device), where)
+    return tokens.cpu().numpy(), entropy[where].double().cpu().numpy()
+
+
+def inverse(p: torch.Tensor, u: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+    """Inverse of the cumulative distribution: the first token at which the running sum of row p passes u times the row's sum.
+
+    In two stages, so that running sums in double precision are made of one block of tokens a draw and not of the vocabulary.
+
+    Args:
+        p: float [R, V], not negative, no row all zero.
+        u: float64 [M], in [0, 1).
+        row: int64 [M], the row of each.
+
+    Returns:
+        int64 [M]; never a token of probability zero.
+    """
+    blocks = F.pad(p, (0, -p.shape[-1] % BLOCK)).unflatten(-1, (-1, BLOCK))
+    ends = blocks.sum(dim=-1, dtype=torch.float64).cumsum(dim=-1)[row]
+    target = (u * ends[:, -1])[:, None]
+    # right: never one without probability. Where rounding takes the target to the very end, it is the last that has any.
+    block = torch.minimum(torch.searchsorted(ends, target, right=True), torch.searchsorted(ends, ends[:, -1:].contiguous()))
+    before = F.pad(ends, (1, 0)).gather(-1, block)
+    within = blocks[row, block[:, 0]].double().cumsum(dim=-1)
+    token = torch.minimum(torch.searchsorted(within, target - before, right=True), torch.searchsorted(within, within[:, -1:].contiguous()))
+    return (block * BLOCK + token)[:, 0]
 
 
 def sample(
@@ -142,7 +167,7 @@ def sample(
     prompts: Sequence[Sequence[int]],
     seeds: Sequence[Sequence[int]],
     samples: int,
-    sampling: Sampling,
+    sampling: Sampling | Sequence[Sampling],
     rows: int = 64,
     advance: Callable[[int], None] | None = None,
     drafts: Drafts | None = None,
@@ -155,7 +180,7 @@ def sample(
         prompts: Token ids of each prompt.
         seeds: A seed a prompt, as a sequence of integers.
         samples: G, answers a prompt.
-        sampling: How to draw.
+        sampling: How to draw; or how to draw each of the G, such as one greedily and the rest not.
         rows: Most samples in one batch.
         advance: Called with the number of prompts done.
         drafts: What earlier answers teach about likely tokens; it learns from these too. They save time and change no answer.
@@ -164,16 +189,19 @@ def sample(
         For each prompt its G completions.
     """
     drafts = Drafts() if drafts is None else drafts
+    each = [sampling] * samples if isinstance(sampling, Sampling) else list(sampling)
+    longest = max((s.max_tokens for s in each), default=0)
     done: list[list[Completion]] = []
     size = max(1, rows // max(samples, 1))
     for start in range(0, len(prompts), size):
         batch = prompts[start : start + size]
-        states = [[_Sample(u, []) for u in uniforms(seed, samples, sampling.max_tokens)] for seed in seeds[start : start + size]]
-        if samples > 0 and sampling.max_tokens > 0:
+        streams = [uniforms(seed, samples, longest) for seed in seeds[start : start + size]]
+        states = [[_Sample(u, how) for u, how in zip(us, each, strict=True)] for us in streams]
+        if longest > 0:
             if decoder is None:
-                _grow_plain(loaded, batch, states, sampling)
+                _grow_plain(loaded, batch, states)
             else:
-                _grow_tree(loaded, decoder, batch, states, sampling, drafts)
+                _grow_tree(loaded, decoder, batch, states, drafts)
                 for group in states:
                     for ids in {tuple(state.ids) for state in group}:
                         drafts.learn(ids)
@@ -188,7 +216,6 @@ def _grow_tree(
     decoder: Decoder,
     prompts: Sequence[Sequence[int]],
     states: list[list[_Sample]],
-    sampling: Sampling,
     drafts: Drafts,
 ) -> None:
     """Grow the samples of some prompts on one tree: at a node with n samples draw n tokens, go on with the distinct ones.
@@ -198,17 +225,17 @@ def _grow_tree(
     """
     distinct = {tuple(prompt): None for prompt in prompts}
     row_of = {prompt: row for row, prompt in enumerate(distinct)}
-    live = [(row_of[tuple(prompt)], state) for prompt, group in zip(prompts, states, strict=True) for state in group]
-    cache, logits = decoder.prefill(list(distinct), room=min(sampling.max_tokens, 64))
+    live = [(row_of[tuple(prompt)], state) for prompt, group in zip(prompts, states, strict=True) for state in group if not state.done]
+    cache, logits = decoder.prefill(list(distinct), room=min(max(state.sampling.max_tokens for _, state in live), 64))
     children: dict[tuple[int, int], int] = {}  # (node, token) to node, of the last pass
     while live:
-        waiting = _walk(loaded, logits, children, live, sampling)
+        waiting = _walk(loaded, logits, children, live)
         grown = _Growth([], [], len(logits))
         children, starts, live = {}, {}, []
         for place, state in waiting:
             if place not in starts:
                 starts[place] = node = grown.add(*place)
-                for guess in drafts.guess(state.ids, sampling.max_tokens - 1 - len(state.ids)):
+                for guess in drafts.guess(state.ids, state.sampling.max_tokens - 1 - len(state.ids)):
                     if guess in loaded.stops:  # the model never reads it
                         break
                     node, parent = grown.add(grown.rows + node, guess), node
@@ -233,32 +260,38 @@ class _Growth:
 
 
 def _walk(
-    loaded: Loaded,
-    logits: torch.Tensor,
-    children: Mapping[tuple[int, int], int],
-    live: Sequence[tuple[int, _Sample]],
-    sampling: Sampling,
+    loaded: Loaded, logits: torch.Tensor, children: Mapping[tuple[int, int], int], live: Sequence[tuple[int, _Sample]]
 ) -> list[tuple[tuple[int, int], _Sample]]:
-    """Draw for each sample until it ends or the node it needs is not there; returns those nodes, as (node, token)."""
+    """Draw for each sample until it is done or the node it needs is not there; returns those nodes, as (node, token)."""
     waiting, moving = [], live
     while moving:
         nodes, row = np.unique([node for node, _ in moving], return_inverse=True)
         part = logits if len(nodes) == len(logits) else logits[torch.from_numpy(nodes).to(logits.device)]
-        tokens, entropy = draw(part, np.array([state.uniforms[len(state.ids)] for _, state in moving]), row, sampling)
+        _take(loaded, part, row, [state for _, state in moving])
         onward = []
-        for (node, state), token, nats in zip(moving, tokens.tolist(), entropy.tolist(), strict=True):
-            state.take(token, nats, loaded, sampling.stop)
-            if state.terminated or len(state.ids) == sampling.max_tokens:
+        for node, state in moving:
+            place = node, state.ids[-1]
+            if state.done:
                 continue
-            if (node, token) in children:
-                onward.append((children[node, token], state))
+            if place in children:
+                onward.append((children[place], state))
             else:
-                waiting.append(((node, token), state))
+                waiting.append((place, state))
         moving = onward
     return waiting
 
 
-def _grow_plain(loaded: Loaded, prompts: Sequence[Sequence[int]], states: list[list[_Sample]], sampling: Sampling) -> None:
+def _take(loaded: Loaded, logits: torch.Tensor, row: np.ndarray, states: Sequence[_Sample]) -> None:
+    """Draw the next token of each sample from its row, in its own way."""
+    for how in dict.fromkeys(state.sampling for state in states):
+        chosen = [i for i, state in enumerate(states) if state.sampling == how]
+        u = np.array([states[i].uniforms[len(states[i].ids)] for i in chosen])
+        tokens, entropy = draw(logits, u, row[chosen], how)
+        for i, token, nats in zip(chosen, tokens.tolist(), entropy.tolist(), strict=True):
+            states[i].take(token, nats, loaded)
+
+
+def _grow_plain(loaded: Loaded, prompts: Sequence[Sequence[int]], states: list[list[_Sample]]) -> None:
     """The same samples from `transformers.generate`, one row a sample, for architectures that no tree represents.
 
     `generate` keeps whatever cache the architecture has; a logits processor leaves it only the token that the sample's own uniform
@@ -274,22 +307,18 @@ def _grow_plain(loaded: Loaded, prompts: Sequence[Sequence[int]], states: list[l
     for row, (prompt, _) in enumerate(flat):
         ids[row, width - len(prompt) :] = torch.tensor(prompt)
         mask[row, width - len(prompt) :] = 1
-    everyone = np.arange(len(flat))
 
     class OwnDraw(LogitsProcessor):
         def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-            step = input_ids.shape[1] - width
-            tokens, entropy = draw(scores.float(), np.array([s.uniforms[step] for _, s in flat]), everyone, sampling)
-            for (_, state), token, nats in zip(flat, tokens.tolist(), entropy.tolist(), strict=True):
-                if not state.terminated:
-                    state.take(token, nats, loaded, sampling.stop)
+            growing = [i for i, (_, state) in enumerate(flat) if not state.done]
+            _take(loaded, scores.float(), np.array(growing), [flat[i][1] for i in growing])
             chosen = torch.full_like(scores, -torch.inf)
-            choice = [s.ids[-1] for _, s in flat]  # what a finished row is fed no longer matters
-            chosen[everyone, choice] = 0.0
+            choice = [s.ids[-1] if s.ids else pad for _, s in flat]  # what a finished row is fed no longer matters
+            chosen[np.arange(len(flat)), choice] = 0.0
             return chosen
 
     def finished(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        return torch.tensor([s.terminated for _, s in flat], device=input_ids.device)
+        return torch.tensor([s.done for _, s in flat], device=input_ids.device)
 
     model = loaded.model
     own, model.generation_config = model.generation_config, GenerationConfig(pad_token_id=pad)
@@ -298,7 +327,7 @@ def _grow_plain(loaded: Loaded, prompts: Sequence[Sequence[int]], states: list[l
             model.generate(
                 input_ids=ids.to(model.device),
                 attention_mask=mask.to(model.device),
-                max_new_tokens=sampling.max_tokens,
+                max_new_tokens=max(state.sampling.max_tokens for _, state in flat),
                 do_sample=False,
                 logits_processor=LogitsProcessorList([OwnDraw()]),
                 stopping_criteria=StoppingCriteriaList([finished]),

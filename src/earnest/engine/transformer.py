@@ -5,7 +5,7 @@ projections of one input fused. A node is a row; which nodes see which is the ca
 trees run through the same code. It is tested against transformers' own forward pass and PEFT's own gradients.
 
 With LoRA merged, a layer costs what the base model costs, forward and backward; the gradients of A and B are four thin products beside
-it. What training keeps in memory is the input of each projection.
+it. What training keeps in memory is the input of each norm, gate and projection, once.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ Attend = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 def tree_is_exact(config: Any) -> bool:
     """Whether a token of this architecture depends on its ancestors only through full attention, as tree packing requires.
 
-    Sliding windows count distance in the packed order, recurrent layers (linear attention, state space) run through it, rotary
-    frequencies that follow the length of the input make a token depend on what comes after it, and only SDPA attention takes a mask
-    of ours. Those and every unknown architecture take the plain path.
+    Sliding windows count distance in the packed order, recurrent layers (linear attention, state space) run through it, and rotary
+    frequencies that follow the length of the input make a token depend on what comes after it. Those and every unknown architecture
+    take the plain path.
     """
     layers = getattr(config, "layer_types", None) or ["full_attention"]
     sliding = getattr(config, "use_sliding_window", False)
     rotary = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
     by_length = rotary == "longrope" or "dynamic" in rotary
-    sdpa = getattr(config, "_attn_implementation", None) == "sdpa"
-    return config.model_type in FAMILIES and set(layers) == {"full_attention"} and not (sliding or by_length) and sdpa
+    return config.model_type in FAMILIES and set(layers) == {"full_attention"} and not (sliding or by_length)
 
 
 class Transformer:
@@ -54,7 +53,7 @@ class Transformer:
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.rotary, self.embedding = body.rotary_emb, body.embed_tokens.weight.detach()
         self.head = Projection.of([model.lm_head])
-        self.norm, self.act = body.norm, body.layers[0].mlp.act_fn
+        self.norm, self.gate = RmsNorm.of(body.norm), Gate(body.layers[0].mlp.act_fn)
         self.layers = [Layer.of(layer) for layer in body.layers]
         self.device, self.dtype = self.embedding.device, self.embedding.dtype
 
@@ -70,26 +69,99 @@ class Transformer:
         x = F.embedding(tokens, self.embedding)
         cos, sin = (part[0, :, None] for part in self.rotary(x[None], depths[None]))
         for index, layer in enumerate(self.layers):
-            h = layer.qkv(rms_norm(x, layer.norm1)).view(len(x), -1, self.head_dim)
+            h = layer.qkv(x, layer.norm1).view(len(x), -1, self.head_dim)
             q, k, v = h.split([self.heads, self.kv_heads, self.kv_heads], dim=1)
             if layer.q_norm is not None:
-                q, k = rms_norm(q, layer.q_norm), rms_norm(k, layer.k_norm)
+                q, k = Inner.apply(q, layer.q_norm), Inner.apply(k, layer.k_norm)
             a = attend(index, rotate(q, cos, sin), rotate(k, cos, sin), v).flatten(1)
             if keep is not None and index == len(self.layers) - 1:
                 x, a = x[keep], a[keep]
             x = x + layer.out(a)
-            x = x + layer.down(gated(layer.up(rms_norm(x, layer.norm2)), self.act))
-        return rms_norm(x, self.norm)
+            x = x + layer.down(layer.up(x, layer.norm2), self.gate)
+        return Inner.apply(x, self.norm)
+
+
+class RmsNorm:
+    """w x / rms(x) over the last dimension, in fp32 as transformers does it."""
+
+    def __init__(self, weight: torch.Tensor, epsilon: float) -> None:
+        self.weight, self.epsilon = weight, epsilon
+
+    @staticmethod
+    def of(norm: Any) -> RmsNorm:
+        """From a module of transformers."""
+        return RmsNorm(norm.weight.detach(), norm.variance_epsilon)
+
+    def _inverse(self, x: torch.Tensor) -> torch.Tensor:
+        mean = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1])
+        return mean.add_(self.epsilon).rsqrt_()
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Of [..., H]."""
+        wide = x.float()
+        return (wide * self._inverse(wide)).to(x.dtype).mul_(self.weight)
+
+    def backward(self, x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
+        """With u = w dy and n = x / rms(x): dx = (u - n mean(u n)) / rms(x)."""
+        wide = x.float()
+        inverse = self._inverse(wide)
+        n, u = wide * inverse, (dy * self.weight).float()
+        mean = (u * n).mean(dim=-1, keepdim=True)
+        return u.addcmul_(n, mean, value=-1).mul_(inverse).to(x.dtype)
+
+
+class Gate:
+    """act(g) u of both, [R, 2 * M], g first."""
+
+    def __init__(self, act: Any) -> None:
+        self.act, self.silu = act, isinstance(act, (torch.nn.SiLU, SiLUActivation))
+
+    def __call__(self, both: torch.Tensor) -> torch.Tensor:
+        """[R, M]."""
+        g, u = both.chunk(2, dim=-1)
+        return F.silu(g).mul_(u) if self.silu else self.act(g) * u
+
+    def backward(self, both: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
+        """The gradient to both."""
+        if not self.silu:
+            with torch.enable_grad():
+                both = both.detach().requires_grad_()
+                return torch.autograd.grad(self(both), both, dy)[0]
+        (g, u), out = both.chunk(2, dim=-1), torch.empty_like(both)
+        d_g, d_u = out.chunk(2, dim=-1)
+        torch.mul(F.silu(g), dy, out=d_u)
+        torch.mul(torch.ops.aten.silu_backward(dy, g), u, out=d_g)
+        return out
+
+
+Elementwise = RmsNorm | Gate
+
+
+class Inner(torch.autograd.Function):
+    """A norm on its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, function: Elementwise) -> torch.Tensor:
+        """Function(x)."""
+        ctx.save_for_backward(x)
+        ctx.function = function
+        return function(x)
+
+    @staticmethod
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple:
+        """Of x."""
+        (x,) = ctx.saved_tensors
+        return ctx.function.backward(x, dy), None
 
 
 @dataclass(frozen=True)
 class Layer:
     """The weights of one layer."""
 
-    norm1: torch.nn.Module
-    norm2: torch.nn.Module
-    q_norm: torch.nn.Module | None
-    k_norm: torch.nn.Module | None
+    norm1: RmsNorm
+    norm2: RmsNorm
+    q_norm: RmsNorm | None
+    k_norm: RmsNorm | None
     qkv: Projection
     out: Projection
     up: Projection
@@ -99,11 +171,12 @@ class Layer:
     def of(layer: Any) -> Layer:
         """From a decoder layer of transformers."""
         attention, mlp = layer.self_attn, layer.mlp
+        q_norm, k_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
         return Layer(
-            layer.input_layernorm,
-            layer.post_attention_layernorm,
-            getattr(attention, "q_norm", None),
-            getattr(attention, "k_norm", None),
+            RmsNorm.of(layer.input_layernorm),
+            RmsNorm.of(layer.post_attention_layernorm),
+            None if q_norm is None else RmsNorm.of(q_norm),
+            None if k_norm is None else RmsNorm.of(k_norm),
             Projection.of([attention.q_proj, attention.k_proj, attention.v_proj]),
             Projection.of([attention.o_proj]),
             Projection.of([mlp.gate_proj, mlp.up_proj]),
@@ -118,7 +191,7 @@ class Projection:
     Attributes:
         weight: [out, in], W + scaling * B A, no gradient of its own.
         bias: [out], or None.
-        lora: Of each part with LoRA: its first and last output, scaling, A [r, in] and B [part, r], through which gradients go.
+        lora: Of each part with LoRA: its outputs, scaling, A [r, in] and B [part, r], through which gradients go.
     """
 
     weight: torch.Tensor
@@ -143,86 +216,43 @@ class Projection:
         bias = None if biases[0] is None else torch.cat(biases)
         return Projection(weights[0] if len(weights) == 1 else torch.cat(weights), bias, tuple(lora))
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """x [R, in] to [R, out]."""
-        if self.lora and torch.is_grad_enabled():
-            return _Lora.apply(x, self, *(matrix for *_, a, b in self.lora for matrix in (a, b)))
-        return F.linear(x, self.weight, self.bias)
+    def __call__(self, x: torch.Tensor, first: Elementwise | None = None) -> torch.Tensor:
+        """x [R, in], or first(x) where something comes first, to [R, out]."""
+        return _Project.apply(x, self, first, *(matrix for *_, a, b in self.lora for matrix in (a, b)))
 
 
-class _Lora(torch.autograd.Function):
-    """x (W + s B A)^T: dx through the merged weight, dA = s (dy B)^T x, dB = s dy^T (x A^T)."""
+class _Project(torch.autograd.Function):
+    """z (W + s B A)^T of z = first(x): dz through the merged weight, dA = s (dy B)^T z, dB = s dy^T (z A^T).
+
+    Kept for the way back is x alone; z is cheap to make again, and a norm's or a gate's output is memory.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, p: Projection, *matrices: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, p: Projection, first: Elementwise | None, *matrices: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(x, *matrices)
-        ctx.projection = p
-        return F.linear(x, p.weight, p.bias)
+        ctx.projection, ctx.first = p, first
+        return F.linear(x if first is None else first(x), p.weight, p.bias)
 
     @staticmethod
     def backward(ctx: Any, dy: torch.Tensor) -> tuple:
         x, *matrices = ctx.saved_tensors
-        p, own = ctx.projection, [m.to(x.dtype) for m in matrices]
-        down = F.linear(x, torch.cat(own[::2]))
-        ups = [dy[:, part] @ b * scale for (part, scale, *_), b in zip(p.lora, own[1::2], strict=True)]
-        das = (torch.cat(ups, dim=1).T @ x).split([u.shape[1] for u in ups])
-        gradients: list[torch.Tensor] = []
-        for (part, scale, *_), da, xa in zip(p.lora, das, down.split([u.shape[1] for u in ups], dim=1), strict=True):
-            gradients += [da, (dy[:, part].T @ xa) * scale]
-        dx = dy @ p.weight if ctx.needs_input_grad[0] else None
-        return dx, None, *(g.to(m.dtype) for g, m in zip(gradients, matrices, strict=True))
+        p, first = ctx.projection, ctx.first
+        gradients = _of_lora(p, x if first is None else first(x), dy) if p.lora else ()
+        dx = None
+        if ctx.needs_input_grad[0]:
+            dx = dy @ p.weight
+            dx = dx if first is None else first.backward(x, dx)
+        return dx, None, None, *(g.to(m.dtype) for g, m in zip(gradients, matrices, strict=True))
 
 
-def rms_norm(x: torch.Tensor, norm: Any) -> torch.Tensor:
-    """RMSNorm with the weights of transformers' module, in its precision."""
-    return _RmsNorm.apply(x, norm.weight.detach(), norm.variance_epsilon)
-
-
-class _RmsNorm(torch.autograd.Function):
-    """w x / rms(x); with u = w dy and n = x / rms(x), dx = (u - n mean(u n)) / rms(x)."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
-        wide = x.float()
-        inverse = torch.linalg.vector_norm(wide, dim=-1, keepdim=True).square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
-        ctx.save_for_backward(x, weight, inverse)
-        return weight * (wide * inverse).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, dy: torch.Tensor) -> tuple:
-        x, weight, inverse = ctx.saved_tensors
-        n = x.float() * inverse
-        u = (dy * weight).float()
-        mean = (u * n).mean(dim=-1, keepdim=True)
-        return torch.addcmul(u, n, mean, value=-1).mul_(inverse).to(x.dtype), None, None
-
-
-def gated(both: torch.Tensor, act: Any) -> torch.Tensor:
-    """act(gate) * up of [R, 2 * M], gate first."""
-    if isinstance(act, (torch.nn.SiLU, SiLUActivation)):
-        return _SwiGlu.apply(both)
-    gate, up = both.chunk(2, dim=-1)
-    return act(gate) * up
-
-
-class _SwiGlu(torch.autograd.Function):
-    """silu(g) u, keeping only its input: d silu(g) = s (1 + g (1 - s)) at s = sigmoid(g)."""
-
-    @staticmethod
-    def forward(ctx: Any, both: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(both)
-        gate, up = both.chunk(2, dim=-1)
-        return F.silu(gate).mul_(up)
-
-    @staticmethod
-    def backward(ctx: Any, dy: torch.Tensor) -> torch.Tensor:
-        (both,) = ctx.saved_tensors
-        gate, up = both.chunk(2, dim=-1)
-        out = torch.empty_like(both)
-        d_gate, d_up = out.chunk(2, dim=-1)
-        torch.mul(F.silu(gate), dy, out=d_up)
-        torch.mul(torch.ops.aten.silu_backward(dy, gate), up, out=d_gate)
-        return out
+def _of_lora(p: Projection, z: torch.Tensor, dy: torch.Tensor) -> list[torch.Tensor]:
+    """Gradients of A and B of each part, in order."""
+    downs = F.linear(z, torch.cat([a for *_, a, _ in p.lora]).to(z.dtype))
+    ups = [dy[:, part] @ b.to(dy.dtype) * scale for part, scale, _, b in p.lora]
+    ranks = [u.shape[1] for u in ups]
+    das = (torch.cat(ups, dim=1).T @ z).split(ranks)
+    dbs = [(dy[:, part].T @ d) * scale for (part, scale, *_), d in zip(p.lora, downs.split(ranks, dim=1), strict=True)]
+    return [matrix for pair in zip(das, dbs, strict=True) for matrix in pair]
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

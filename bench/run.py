@@ -1,0 +1,246 @@
+"""Measure earnest against TRL's GRPOTrainer on this machine, in one run, alternating; write results.json, results.md and a plot.
+
+    python bench/run.py           everything (an hour or more: TRL takes minutes a step)
+    python bench/run.py --quick   triage at G = 8, and evaluation: under ten minutes
+
+`seconds` are of whole steps: sampling, scoring, training, the metrics a step writes. Medians. The first step of each process is a
+warm-up and left out. Both engines start from the same adapter, on the same rows, with the same hyperparameters; answers get as
+long as they get.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ENGINES = {
+    "earnest": ("earnest",),
+    "TRL, defaults": ("trl",),
+    "TRL, no activation checkpointing, one batch": ("trl", "--fast"),
+    "TRL, continuous batching, no checkpointing, one batch": ("trl", "--fast", "--continuous"),
+}
+EARNEST, DEFAULTS, FAST, CONTINUOUS = ENGINES
+# The figures this project set itself: step_ratio against TRL's defaults and against its fastest configuration.
+WANTED = {("triage", 8): (12, 8), ("triage", 32): (25, 16), ("maths", 8): (4, 3)}
+
+
+def measure(kind: tuple[str, ...], work: str, cache: Path, timeout: int = 3600, **options) -> dict | None:
+    """One process; None, with the reason on the screen, where it could not do it."""
+    command = [sys.executable, str(HERE / "measure.py"), kind[0], work, "--adapter-folder", str(cache), *kind[1:]]
+    for name, value in options.items():
+        command += [f"--{name}", str(value)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=HERE)
+    except subprocess.TimeoutExpired:
+        print(f"  {' '.join(kind)} {work} {options}: no result in {timeout} s", flush=True)
+        return None
+    if done.returncode:
+        reason = next((line for line in reversed(done.stderr.strip().splitlines()) if line.strip()), "no message")
+        print(f"  {' '.join(kind)} {work} {options}: failed, {reason}", flush=True)
+        return None
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def steps(work: str, sizes: list[int], engines: list[str], rounds: int, count: dict[str, int], cache: Path) -> list[dict]:
+    """Steps of all engines at each group size, engines taking turns."""
+    rows = []
+    for size in sizes:
+        found: dict[str, list[dict]] = {engine: [] for engine in engines}
+        for _ in range(rounds):
+            for engine in engines:
+                result = measure(ENGINES[engine], work, cache, generations=size, steps=count[engine])
+                if result:
+                    found[engine].append(result)
+                    print(f"  {work} G = {size}, {engine}: {[round(s, 1) for s in result['seconds']]} s", flush=True)
+        for engine, results in found.items():
+            if results:
+                seconds = [s for r in results for s in r["seconds"]]
+                last = {k: v for k, v in results[-1].items() if k != "seconds"}
+                rows.append(
+                    {"work": work, "generations": size, "engine": engine, "seconds": seconds, "median": statistics.median(seconds), **last}
+                )
+    return rows
+
+
+def ratios(rows: list[dict]) -> list[dict]:
+    """TRL's time over ours, against its defaults and against the fastest of what was measured."""
+    out = []
+    for work, size in dict.fromkeys((r["work"], r["generations"]) for r in rows):
+        by = {r["engine"]: r for r in rows if (r["work"], r["generations"]) == (work, size)}
+        others = {engine: r["median"] for engine, r in by.items() if engine != EARNEST}
+        if EARNEST not in by or not others:
+            continue
+        ours, fastest = by[EARNEST], min(others, key=others.get)
+        out.append(
+            {
+                "work": work,
+                "generations": size,
+                "against_defaults": others.get(DEFAULTS, float("nan")) / ours["median"],
+                "against_fastest": others[fastest] / ours["median"],
+                "fastest": fastest,
+                "memory_share": ours["peak_gib"] / min(r["peak_gib"] for e, r in by.items() if e != EARNEST),
+                "wanted": WANTED.get((work, size)),
+            }
+        )
+    return out
+
+
+def evaluation(rounds: int, cache: Path, count: int) -> dict | None:
+    """Greedy answers to `count` rows: ours, and transformers' generate in batches of 16."""
+    pairs = []
+    for _ in range(rounds):
+        ours = measure(("earnest-eval",), "triage", cache, rows=count)
+        theirs = measure(("generate-eval",), "triage", cache, rows=count)
+        if ours and theirs:
+            pairs.append((ours, theirs))
+            print(f"  evaluation of {count} rows: earnest {ours['seconds'][0]:.1f} s, generate {theirs['seconds'][0]:.1f} s", flush=True)
+    if not pairs:
+        return None
+    ours, theirs = ([p[i]["seconds"][0] for p in pairs] for i in (0, 1))
+    same = statistics.mean(a == b for a, b in zip(pairs[-1][0]["texts"], pairs[-1][1]["texts"], strict=True))
+    return {
+        "rows": count,
+        "earnest": ours,
+        "generate": theirs,
+        "ratio": statistics.median(theirs) / statistics.median(ours),
+        "same_text": same,
+    }
+
+
+def table(head: str, rows: list[list[str]]) -> list[str]:
+    """A Markdown table with a blank line before it."""
+    return ["", f"| {head} |", "|---" * len(head.split(" | ")) + "|", *(f"| {' | '.join(map(str, row))} |" for row in rows)]
+
+
+def markdown(results: dict) -> str:
+    """The results as a page."""
+    quick = " --quick" if results["quick"] else ""
+    lines = [
+        "# Benchmark",
+        "",
+        f"{results['machine']}. SmolLM2-135M-Instruct, LoRA r = 16, fp32, 4 prompts a step. `python bench/run.py{quick}`.",
+    ]
+    lines += table(
+        "work | G | engine | seconds a step (all measured) | median | peak GiB | tokens an answer",
+        [
+            [
+                r["work"],
+                r["generations"],
+                r["engine"],
+                ", ".join(f"{s:.1f}" for s in r["seconds"]),
+                f"{r['median']:.1f}",
+                f"{r['peak_gib']:.1f}",
+                f"{r['mean_length']:.0f}",
+            ]
+            for r in results["steps"]
+        ],
+    )
+    lines += table(
+        "work | G | step_ratio, TRL's defaults | TRL's fastest | wanted | memory, share of TRL's least",
+        [
+            [
+                r["work"],
+                r["generations"],
+                f"{r['against_defaults']:.1f}",
+                f"{r['against_fastest']:.1f}",
+                " / ".join(map(str, r["wanted"] or ())),
+                f"{r['memory_share']:.2f}",
+            ]
+            for r in results["ratios"]
+        ],
+    )
+    lines += table(
+        "earnest | G | matrix_rate_share | sampled tokens / s | trained tokens / s | distinct share | dead groups | seconds by stage",
+        [
+            [
+                r["work"],
+                r["generations"],
+                f"{r['matrix_rate_share']:.2f} of {r['matrix_gflops']:.0f} GFLOP/s",
+                f"{r['sample_tokens_per_second']:.0f}",
+                f"{r['train_tokens_per_second']:.0f}",
+                f"{r['distinct_share']:.2f}",
+                f"{r['dead_groups']:.2f}",
+                ", ".join(f"{k} {v:.2f}" for k, v in r["stages"].items()),
+            ]
+            for r in results["steps"]
+            if r["engine"] == EARNEST
+        ],
+    )
+    if e := results["evaluation"]:
+        ours, theirs = statistics.median(e["earnest"]), statistics.median(e["generate"])
+        lines += [
+            "",
+            f"Greedy evaluation of {e['rows']} rows: earnest {ours:.1f} s, `generate` in batches of 16 {theirs:.1f} s, "
+            f"ratio {e['ratio']:.1f}; the same text on {e['same_text']:.1%} of the rows.",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def plot(results: dict, path: Path) -> None:
+    """Seconds a step against group size, one line an engine."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = [r for r in results["steps"] if r["work"] == "triage"]
+    figure, axes = plt.subplots(figsize=(7, 4))
+    for engine in ENGINES:
+        points = sorted((r["generations"], r["median"]) for r in rows if r["engine"] == engine)
+        if points:
+            axes.plot(*zip(*points, strict=True), marker="o", label=engine)
+    axes.set(
+        xscale="log", yscale="log", xlabel="G, samples a prompt", ylabel="seconds a step", title="Triage: how a step grows with the group"
+    )
+    sizes = sorted({r["generations"] for r in rows})
+    axes.set_xticks(sizes, [str(s) for s in sizes])
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def machine() -> str:
+    """What it ran on."""
+    import os
+
+    import torch
+
+    cores, kind = len(os.sched_getaffinity(0)), torch.backends.cpu.get_cpu_capability()
+    return f"{cores} CPU cores, {kind}, Python {platform.python_version()}, torch {torch.__version__}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--out", type=Path, default=HERE)
+    args = parser.parse_args()
+    cache = (HERE / ".cache").resolve()
+    results = {"machine": machine(), "quick": args.quick, "steps": [], "ratios": [], "evaluation": None}
+
+    def keep() -> None:
+        results["ratios"] = ratios(results["steps"])
+        (args.out / "results.json").write_text(json.dumps(results, indent=1))
+        (args.out / "results.md").write_text(markdown(results))
+
+    main_three = [EARNEST, DEFAULTS, FAST]
+    few = {EARNEST: 4, DEFAULTS: 1, FAST: 1, CONTINUOUS: 1}
+    plan = [("triage", [8], main_three if args.quick else list(ENGINES), 1 if args.quick else 2)]
+    if not args.quick:
+        plan += [("maths", [8], main_three, 1), ("triage", [4, 16, 32], main_three, 1)]
+    results["evaluation"] = evaluation(1 if args.quick else 3, cache, 250)
+    for work, sizes, engines, rounds in plan:
+        for size in sizes:
+            results["steps"] += steps(work, [size], engines, rounds, few, cache)
+            keep()  # a run that is stopped keeps what it has
+    plot(results, args.out / "results.png")
+    print((args.out / "results.md").read_text())
+
+
+if __name__ == "__main__":
+    main()

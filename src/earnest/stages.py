@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -203,9 +204,11 @@ def summary_stage(s: Session) -> dict[str, Any]:
 def show(console: Console, summary: Mapping[str, Any]) -> None:
     """Print the table and the paired differences on held-out rows."""
     head, *lines = table(summary)
-    grid = Table(title=f"{summary['task']}, {summary['model']}", title_justify="left")
+    # narrow enough for 80 columns: only the name of a model may wrap
+    grid = Table(title=f"{summary['task']}, {summary['model']}", title_justify="left", box=SIMPLE, collapse_padding=True, pad_edge=False)
     for index, name in enumerate(head):
-        grid.add_column(name, justify="right" if index else "left", no_wrap=index == 0)
+        widest = max([*map(len, name.split()), *(len(line[index]) for line in lines)]) if index else None
+        grid.add_column(name, justify="right" if index else "left", width=widest)
     for line in lines:
         grid.add_row(*line)
     console.print(grid)

@@ -753,3 +753,34 @@ def test_the_policy_scores_an_empty_completion_as_nothing(tiny):
     assert scores.logp[0].tolist() == [0.0, 0.0]
     close(scores.logp[1], slow_logp(tiny, (5, 6), (3, EOS)).detach(), 1e-5)
     assert not tiny.log_probabilities([Trajectory((5, 6), ())]).mask.any()
+
+
+# ---- the whole update on the tree, against the padded batch
+
+
+WRITTEN = [(5, 6, 0), (5, 6, 0), (5,), (), (7, 8, 9, 0), (7, 8, 9, 10, 11), (7, 8), (1, 1), (3,) * 9, (4,), (4, 4), (4, 0)]
+
+
+@pytest.mark.parametrize("loss_type", ["grpo", "bnpo", "dr_grpo", "dapo", "cispo"])
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize("beta", [0.0, 0.1])
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_the_update_is_that_of_the_padded_batch(tiny, monkeypatch, loss_type, scale, beta, level):
+    """Identical completions, empty ones, one that begins another, padding and end tokens inside, ragged groups, packs cut anywhere."""
+    rewards = [[1, 0, 0.5, 0], [0, 1, 0, 0.25], [1, 1, 1, 1]]
+    batch = batch_of(rewards, ids=WRITTEN, prompts={0: (1, 2), 1: (1, 2, 3), 2: (9,)})
+    a = advantages(np.array(rewards, dtype=float), scale)
+    reference = None
+    if beta:
+        reference = {name: p + 0.05 for name, p in tiny.state().items()}
+    options = {"loss_type": loss_type, "beta": beta, "importance_sampling_level": level, "max_completion_length": 9}
+    exact = []
+    for on_tree, budget in ((False, 10**6), (True, 10**6), (True, 7), (True, 13)):
+        monkeypatch.setattr(tiny, "exact_tree", on_tree)
+        row, gradients, _ = learn(tiny, batch, a, monkeypatch, reference=reference, token_budget=budget, **options)
+        exact.append((row["loss"], row.get("kl", 0.0), torch.cat([g.flatten() for g in gradients])))
+    (loss, kl, gradient), *others = exact
+    assert gradient.abs().max() > 1e-4
+    for other in others:
+        assert other[0] == pytest.approx(loss, abs=1e-5) and other[1] == pytest.approx(kl, abs=1e-5)
+        assert float((other[2] - gradient).abs().max()) < 1e-4 * float(gradient.abs().max())

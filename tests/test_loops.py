@@ -227,6 +227,14 @@ def test_the_tree_and_the_plain_path_train_to_the_same_adapter(tmp_path):
     assert same(tree[0], plain[0])
 
 
+@pytest.mark.parametrize("family", ["qwen3", "gemma"])
+def test_sampling_and_training_make_the_same_of_every_token(family, tmp_path):
+    _, metrics, _, _ = run(tmp_path, make_task(length_of), replace(CONFIG, temperature=0.7, top_k=20, learning_rate=5e-3), family)
+    assert len(metrics) > 1  # after an update too
+    for row in metrics:
+        assert 0 <= row["sampling/sampling_logp_difference/mean"] <= row["sampling/sampling_logp_difference/max"] < 1e-4
+
+
 @pytest.mark.parametrize("loss_type", ["grpo", "bnpo", "dr_grpo", "dapo", "cispo"])
 @pytest.mark.parametrize(
     "options", [{}, {"beta": 0.1}, {"importance_sampling_level": "sequence"}, {"delta": 1.5, "epsilon_high": 0.28}], ids=str

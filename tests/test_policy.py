@@ -368,8 +368,10 @@ def test_memory_that_was_never_written_reaches_no_result():
 
 
 @pytest.mark.parametrize("family", [*tiny.PLAIN, "llama-dynamic"])
-def test_other_architectures_take_the_plain_path(family):
+def test_other_architectures_take_the_plain_path_and_say_why(family):
     assert not policy(family).exact_tree and policy(family).decoder() is None
+    why = {"gemma": "'gemma' is none of", "gemma3": "sliding attention", "qwen2-sliding": "sliding", "qwen3.5": "linear attention"}
+    assert why.get(family, " ") in policy(family).plain_because
 
 
 def test_how_transformers_would_attend_does_not_matter():

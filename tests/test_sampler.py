@@ -296,19 +296,20 @@ def test_a_draw_is_the_inverse_of_the_cumulative_distribution(seed, draws):
     logits = 2 * torch.randn(3, 6, generator=torch.Generator().manual_seed(seed))
     logits[:, 2] = -30.0
     row, u = np.array([r for r, _ in draws]), np.array([u for _, u in draws])
-    got, entropy = draw(logits, u, row, Sampling(0.7))
+    got, logp, entropy = draw(logits, u, row, Sampling(0.7))
     p = (logits / 0.7).softmax(-1).double()
     for i, (r, x) in enumerate(draws):
         cumulative = p[r].cumsum(-1) / p[r].sum()
         assert cumulative[got[i]] > x - 1e-12 and (got[i] == 0 or cumulative[got[i] - 1] <= x + 1e-12)
         assert entropy[i] == pytest.approx(float(-(p[r] * p[r].log()).sum()), abs=1e-5)
+        assert logp[i] == pytest.approx(float(p[r, got[i]].log()), abs=1e-5)
 
 
 @pytest.mark.parametrize("u", [0.0, 0.5, np.nextafter(1, 0)])
 @pytest.mark.parametrize("sampling", [Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(min_p=1.0), Sampling(top_k=2)], ids=str)
 def test_a_token_that_was_filtered_out_is_never_drawn(u, sampling):
     logits = torch.tensor([[0.0, 5.0, 1.0, 4.0, 0.0]])
-    got, _ = draw(logits, np.array([u]), np.array([0]), sampling)
+    got, *_ = draw(logits, np.array([u]), np.array([0]), sampling)
     assert got[0] in ((1, 3) if sampling.top_k == 2 else (1,))
 
 

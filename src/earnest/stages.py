@@ -57,7 +57,13 @@ def load(s: Session, adapter: Path | None = None) -> Policy:
     with s.timed("load model"), s.console.status(f"loading {s.config.model} (the first time it is fetched)"):
         loaded: Loaded = load_model(s.config.model, s.config.device)
         start = adapter or (Path(s.config.adapter) if s.config.adapter else None)
-        return Policy(loaded, s.config.lora_rank, start, s.config.seed)
+        policy = Policy(loaded, s.config.lora_rank, start, s.config.seed)
+    if policy.plain_because:
+        said = f"No prefix tree for {s.config.model}: {policy.plain_because}. The plain path gives the same results and takes longer."
+        if said not in s.notes:
+            s.notes.append(said)
+            s.console.print(said)
+    return policy
 
 
 def prompts_of(s: Session, policy: Policy, rows: Sequence[Row], room: int) -> list[Prompt]:

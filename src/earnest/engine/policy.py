@@ -22,7 +22,7 @@ from earnest.engine.attention import plan, tree_attention
 from earnest.engine.decoder import Decoder
 from earnest.engine.drafts import Drafts
 from earnest.engine.models import Loaded
-from earnest.engine.transformer import Transformer, tree_is_exact
+from earnest.engine.transformer import Transformer, not_on_tree
 from earnest.engine.tree import pack, sorted_tree
 from earnest.errors import UserError
 
@@ -82,7 +82,8 @@ class Policy:
             self.peft = get_peft_model(loaded.model, config)
         self.peft.eval()  # no dropout anywhere: ratios compare like with like
         self.model = self.peft.get_base_model()
-        self.exact_tree = tree_is_exact(self.model.config) and _is_plain_lora(self.peft)
+        self.plain_because = not_on_tree(self.model.config) or ("" if _is_plain_lora(self.peft) else "the adapter is no plain LoRA")
+        self.exact_tree = not self.plain_because
         self.drafts = Drafts()
         self._transformer: Transformer | None = None
         if not self.trainable():

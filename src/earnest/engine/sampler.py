@@ -56,11 +56,13 @@ class Completion:
         ids: Sampled token ids, the one that ended the turn included.
         terminated: Whether the model ended its turn, rather than running into `max_tokens`.
         entropy: Sum over the tokens of the entropy they were drawn at, in nats, before top-k, top-p and min-p; 0 when greedy.
+        logp: Log-probability of each token at the temperature it was drawn at, before the same; empty when greedy.
     """
 
     ids: tuple[int, ...]
     terminated: bool
-    entropy: float = field(default=0.0, compare=False)  # a float of the model's, rounding included
+    entropy: float = field(default=0.0, compare=False)  # floats of the model's, rounding included
+    logp: tuple[float, ...] = field(default=(), compare=False)
 
 
 @dataclass
@@ -72,13 +74,16 @@ class _Sample:
     ids: list[int] = field(default_factory=list)
     terminated: bool = False
     entropy: float = 0.0
+    logp: list[float] = field(default_factory=list)
 
     @property
     def done(self) -> bool:
         return self.terminated or len(self.ids) >= self.sampling.max_tokens
 
-    def take(self, token: int, entropy: float, loaded: Loaded) -> None:
+    def take(self, token: int, logp: float, entropy: float, loaded: Loaded) -> None:
         self.ids.append(token)
+        if self.sampling.temperature > 0:
+            self.logp.append(logp)
         self.entropy += entropy
         self.terminated = token in loaded.stops or _stopped(loaded.tokenizer, self.ids, self.sampling.stop)
 
@@ -111,7 +116,7 @@ def filtered(scaled: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     return probabilities
 
 
-def draw(logits: torch.Tensor, u: np.ndarray, row: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
+def draw(logits: torch.Tensor, u: np.ndarray, row: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Tokens drawn from the rows' distributions.
 
     Args:
@@ -121,10 +126,11 @@ def draw(logits: torch.Tensor, u: np.ndarray, row: np.ndarray, sampling: Samplin
         sampling: How.
 
     Returns:
-        Tokens int64 [M], and the entropy [M] of the distribution at the temperature, before any filter; 0 when greedy.
+        Tokens int64 [M]; their log-probabilities [M], and the entropy [M], of the distribution at the temperature, before any filter. Both
+        are 0 when greedy.
     """
     if sampling.temperature == 0:
-        return logits.argmax(dim=-1).cpu().numpy()[row], np.zeros(len(row))
+        return logits.argmax(dim=-1).cpu().numpy()[row], np.zeros(len(row)), np.zeros(len(row))
     scaled = logits if sampling.temperature == 1.0 else logits / sampling.temperature
     log_p = scaled.log_softmax(dim=-1)
     p = log_p.exp()
@@ -134,7 +140,7 @@ def draw(logits: torch.Tensor, u: np.ndarray, row: np.ndarray, sampling: Samplin
         p = filtered(scaled, sampling)
     where = torch.from_numpy(row).to(logits.device)
     tokens = inverse(p, torch.from_numpy(u).to(logits.device), where)
-    return tokens.cpu().numpy(), entropy[where].double().cpu().numpy()
+    return tokens.cpu().numpy(), log_p[where, tokens].double().cpu().numpy(), entropy[where].double().cpu().numpy()
 
 
 def inverse(p: torch.Tensor, u: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
@@ -205,7 +211,7 @@ def sample(
                 for group in states:
                     for ids in {tuple(state.ids) for state in group}:
                         drafts.learn(ids)
-        done += [[Completion(tuple(s.ids), s.terminated, s.entropy) for s in group] for group in states]
+        done += [[Completion(tuple(s.ids), s.terminated, s.entropy, tuple(s.logp)) for s in group] for group in states]
         if advance is not None:
             advance(len(batch))
     return done
@@ -286,9 +292,8 @@ def _take(loaded: Loaded, logits: torch.Tensor, row: np.ndarray, states: Sequenc
     for how in dict.fromkeys(state.sampling for state in states):
         chosen = [i for i, state in enumerate(states) if state.sampling == how]
         u = np.array([states[i].uniforms[len(states[i].ids)] for i in chosen])
-        tokens, entropy = draw(logits, u, row[chosen], how)
-        for i, token, nats in zip(chosen, tokens.tolist(), entropy.tolist(), strict=True):
-            states[i].take(token, nats, loaded)
+        for i, *drawn in zip(chosen, *(column.tolist() for column in draw(logits, u, row[chosen], how)), strict=True):
+            states[i].take(*drawn, loaded)
 
 
 def _grow_plain(loaded: Loaded, prompts: Sequence[Sequence[int]], states: list[list[_Sample]]) -> None:

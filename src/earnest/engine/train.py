@@ -21,7 +21,7 @@ import torch
 
 from earnest.config import TrainConfig
 from earnest.engine import grpo
-from earnest.engine.policy import Policy, Trajectory, packs_of
+from earnest.engine.policy import Policy, TokenScores, Trajectory, packs_of
 from earnest.engine.rollouts import Batch, Prompt, Sampled, answer, join, rollout_records, score_batch
 from earnest.engine.sampler import Completion, Sampling
 from earnest.engine.sft import make_optimizer, shuffled, update
@@ -162,6 +162,7 @@ def _learn(
     step = Step(
         [Trajectory(flat[i][0].ids, flat[i][1].ids) for i in chosen],
         torch.tensor(advantages.ravel()[chosen], dtype=torch.float32, device=policy.model.device),
+        [flat[i][1].logp for i in chosen],
         int(counts.sum()),
         int(lengths[counts].sum()),
     )
@@ -186,12 +187,14 @@ class Step:
     Attributes:
         trajectories: n rollouts that can contribute.
         advantages: float32 [n].
+        sampled: Log-probability of each token as it was sampled; empty where that is not known.
         rollouts: Those that count, the denominator of the losses that count rollouts.
         tokens: The denominator of the losses that count tokens.
     """
 
     trajectories: list[Trajectory]
     advantages: torch.Tensor
+    sampled: Sequence[Sequence[float]]
     rollouts: int
     tokens: int
 
@@ -207,6 +210,19 @@ class Sums:
     tokens: int = 0
     low_min: float = 1.0
     high_max: float = 0.0
+    gap: float = 0.0
+    gap_max: float = 0.0
+    gap_tokens: int = 0
+
+    def compare(self, scores: TokenScores, sampled: Sequence[Sequence[float]]) -> None:
+        """Take note of how far these log-probabilities are from those of sampling."""
+        known = np.array([bool(values) for values in sampled])
+        if not known.any():
+            return
+        own = scores.logp.detach()[known][scores.mask[known]].double().cpu().numpy()
+        apart = np.abs(own - np.concatenate([values for values in sampled if values]))
+        self.gap += float(apart.sum())
+        self.gap_max, self.gap_tokens = max(self.gap_max, float(apart.max())), self.gap_tokens + len(apart)
 
     def means(self, config: TrainConfig) -> dict[str, float]:
         """TRL's metrics of the update, over the tokens that went through the model."""
@@ -218,6 +234,9 @@ class Sums:
             "clip_ratio/high_max": self.high_max,
             "clip_ratio/region_mean": (self.low + self.high) / tokens,
         }
+        if self.gap_tokens:  # what sampling and training make of the same token: rounding, or a fault
+            row["sampling/sampling_logp_difference/mean"] = self.gap / self.gap_tokens
+            row["sampling/sampling_logp_difference/max"] = self.gap_max
         if config.loss_type == "cispo":
             row["cispo_clip_ratio"] = self.high / tokens
         return row | ({"kl": self.kl / max(self.tokens, 1)} if config.beta else {})
@@ -235,6 +254,8 @@ def _backward(
     sums = Sums()
     for index, part in enumerate(packs):
         scores = policy.log_probabilities([step.trajectories[i] for i in part], config.temperature)
+        if index not in old:
+            sums.compare(scores, [step.sampled[i] for i in part])
         before = old.setdefault(index, scores.logp.detach())
         advantage = step.advantages[part]
         token_loss = grpo.token_loss(scores.logp, before, advantage, scores.mask, loss_of(config), ref[index])

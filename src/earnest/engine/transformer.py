@@ -26,18 +26,27 @@ FAMILIES = frozenset({"llama", "qwen2", "qwen3"})
 Attend = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-def tree_is_exact(config: Any) -> bool:
-    """Whether a token of this architecture depends on its ancestors only through full attention, as tree packing requires.
+def not_on_tree(config: Any) -> str:
+    """Why a prefix tree does not represent this architecture; "" where it does, exactly.
 
-    Sliding windows count distance in the packed order, recurrent layers (linear attention, state space) run through it, and rotary
-    frequencies that follow the length of the input make a token depend on what comes after it. Those and every unknown architecture
-    take the plain path.
+    It does where a token depends on its ancestors only, through full attention. Sliding windows count distance in the packed order,
+    recurrent layers (linear attention, state space) run through it, and rotary frequencies that follow the length of the input make
+    a token depend on what comes after it. Those and every unknown architecture take the plain path.
     """
     layers = getattr(config, "layer_types", None) or ["full_attention"]
-    sliding = getattr(config, "use_sliding_window", False)
     rotary = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
-    by_length = rotary == "longrope" or "dynamic" in rotary
-    return config.model_type in FAMILIES and set(layers) == {"full_attention"} and not (sliding or by_length)
+    if other := sorted(set(layers) - {"full_attention"}):
+        return f"it has layers of {' and '.join(other).replace('_', ' ')}"
+    if getattr(config, "use_sliding_window", False):
+        return "it attends in a sliding window"
+    if rotary == "longrope" or "dynamic" in rotary:
+        return "its rotary positions depend on the length of the input"
+    return "" if config.model_type in FAMILIES else f"'{config.model_type}' is none of {', '.join(sorted(FAMILIES))}"
+
+
+def tree_is_exact(config: Any) -> bool:
+    """Whether a prefix tree represents this architecture exactly."""
+    return not not_on_tree(config)
 
 
 class Transformer:
@@ -54,7 +63,7 @@ class Transformer:
         self.rotary, self.embedding = body.rotary_emb, body.embed_tokens.weight.detach()
         self.head = Projection.of([model.lm_head])
         self.norm, self.gate = RmsNorm.of(body.norm), Gate(body.layers[0].mlp.act_fn)
-        self.layers = [Layer.of(layer) for layer in body.layers]
+        self.layers = [Layer.of(layer, self.heads, self.kv_heads) for layer in body.layers]
         self.device, self.dtype = self.embedding.device, self.embedding.dtype
 
     def run(self, tokens: torch.Tensor, depths: torch.Tensor, attend: Attend, keep: torch.Tensor | None = None) -> torch.Tensor:
@@ -70,10 +79,9 @@ class Transformer:
         cos, sin = (part[0, :, None] for part in self.rotary(x[None], depths[None]))
         for index, layer in enumerate(self.layers):
             h = layer.qkv(x, layer.norm1).view(len(x), -1, self.head_dim)
-            q, k, v = h.split([self.heads, self.kv_heads, self.kv_heads], dim=1)
-            if layer.q_norm is not None:
-                q, k = Inner.apply(q, layer.q_norm), Inner.apply(k, layer.k_norm)
-            a = attend(index, rotate(q, cos, sin), rotate(k, cos, sin), v).flatten(1)
+            qk, v = h.split([self.heads + self.kv_heads, self.kv_heads], dim=1)
+            qk = _Rotate.apply(qk if layer.qk_norm is None else Inner.apply(qk, layer.qk_norm), cos, sin)
+            a = attend(index, *qk.split([self.heads, self.kv_heads], dim=1), v).flatten(1)
             if keep is not None and index == len(self.layers) - 1:
                 x, a = x[keep], a[keep]
             x = x + layer.out(a)
@@ -160,23 +168,23 @@ class Layer:
 
     norm1: RmsNorm
     norm2: RmsNorm
-    q_norm: RmsNorm | None
-    k_norm: RmsNorm | None
+    qk_norm: RmsNorm | None
     qkv: Projection
     out: Projection
     up: Projection
     down: Projection
 
     @staticmethod
-    def of(layer: Any) -> Layer:
+    def of(layer: Any, heads: int, kv_heads: int) -> Layer:
         """From a decoder layer of transformers."""
-        attention, mlp = layer.self_attn, layer.mlp
-        q_norm, k_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
+        attention, mlp, qk_norm = layer.self_attn, layer.mlp, None
+        if hasattr(attention, "q_norm"):  # one weight for all query heads, one for all key heads: side by side, one norm
+            q, k = RmsNorm.of(attention.q_norm), RmsNorm.of(attention.k_norm)
+            qk_norm = RmsNorm(torch.cat([q.weight.expand(heads, -1), k.weight.expand(kv_heads, -1)]), q.epsilon)
         return Layer(
             RmsNorm.of(layer.input_layernorm),
             RmsNorm.of(layer.post_attention_layernorm),
-            None if q_norm is None else RmsNorm.of(q_norm),
-            None if k_norm is None else RmsNorm.of(k_norm),
+            qk_norm,
             Projection.of([attention.q_proj, attention.k_proj, attention.v_proj]),
             Projection.of([attention.o_proj]),
             Projection.of([mlp.gate_proj, mlp.up_proj]),
@@ -255,7 +263,23 @@ def _of_lora(p: Projection, z: torch.Tensor, dy: torch.Tensor) -> list[torch.Ten
     return [matrix for pair in zip(das, dbs, strict=True) for matrix in pair]
 
 
-def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotary position embedding of x [R, heads, D] at the angles of its rows."""
+class _Rotate(torch.autograd.Function):
+    """Rotary positions: each pair (x_i, x_i+D/2) of x [R, heads, D] turned by the angle of its row; the way back turns the other way."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(cos, sin)
+        return _turn(x, cos, sin, 1)
+
+    @staticmethod
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple:
+        return _turn(dy, *ctx.saved_tensors, -1), None, None
+
+
+def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int) -> torch.Tensor:
     half = x.shape[-1] // 2
-    return x * cos + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * sin
+    sin = sin[..., :half]  # its second half repeats the first
+    out = x * cos
+    out[..., :half].addcmul_(x[..., half:], sin, value=-way)
+    out[..., half:].addcmul_(x[..., :half], sin, value=way)
+    return out

@@ -3,9 +3,9 @@
     python bench/run.py           everything (an hour or more: TRL takes minutes a step)
     python bench/run.py --quick   triage at G = 8, and evaluation: under ten minutes
 
-`seconds` are of whole steps: sampling, scoring, training, the metrics a step writes. Medians. The first step of each process is a
-warm-up and left out. Both engines start from the same adapter, on the same rows, with the same hyperparameters; answers get as
-long as they get.
+The step measured is the second of a process, the first being its warm-up. Both engines start from the same adapter and the same twelve
+rows, with the same hyperparameters; answers get as long as they get. Seconds are of the whole step: sampling, scoring, training.
+Engines take turns, and medians are reported.
 """
 
 import argparse
@@ -28,41 +28,38 @@ EARNEST, DEFAULTS, FAST, CONTINUOUS = ENGINES
 WANTED = {("triage", 8): (12, 8), ("triage", 32): (25, 16), ("maths", 8): (4, 3)}
 
 
-def measure(kind: tuple[str, ...], work: str, cache: Path, timeout: int = 3600, **options) -> dict | None:
-    """One process; None, with the reason on the screen, where it could not do it."""
+def measure(kind: tuple[str, ...], work: str, cache: Path, failed: list[str], timeout: int = 2400, **options) -> dict | None:
+    """One process; None, with the reason in `failed`, where it could not do it."""
     command = [sys.executable, str(HERE / "measure.py"), kind[0], work, "--adapter-folder", str(cache), *kind[1:]]
     for name, value in options.items():
         command += [f"--{name}", str(value)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=HERE)
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1] if done.returncode else ""
     except subprocess.TimeoutExpired:
-        print(f"  {' '.join(kind)} {work} {options}: no result in {timeout} s", flush=True)
-        return None
-    if done.returncode:
-        reason = next((line for line in reversed(done.stderr.strip().splitlines()) if line.strip()), "no message")
-        print(f"  {' '.join(kind)} {work} {options}: failed, {reason}", flush=True)
+        reason = f"no result in {timeout} s"
+    if reason:
+        failed.append(f"{' '.join(kind)}, {work}, {options}: {reason}")
+        print(f"  {failed[-1]}", flush=True)
         return None
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def steps(work: str, sizes: list[int], engines: list[str], rounds: int, count: dict[str, int], cache: Path) -> list[dict]:
-    """Steps of all engines at each group size, engines taking turns."""
+def steps(work: str, size: int, turns: list[str], cache: Path, failed: list[str]) -> list[dict]:
+    """A step of each engine at a group size, in turns; one row an engine."""
+    found: dict[str, list[dict]] = {}
+    for engine in turns:
+        result = measure(ENGINES[engine], work, cache, failed, generations=size)
+        if result:
+            found.setdefault(engine, []).append(result)
+            print(f"  {work} G = {size}, {engine}: {result['seconds'][0]:.1f} s, {result['peak_gib']:.1f} GiB", flush=True)
     rows = []
-    for size in sizes:
-        found: dict[str, list[dict]] = {engine: [] for engine in engines}
-        for _ in range(rounds):
-            for engine in engines:
-                result = measure(ENGINES[engine], work, cache, generations=size, steps=count[engine])
-                if result:
-                    found[engine].append(result)
-                    print(f"  {work} G = {size}, {engine}: {[round(s, 1) for s in result['seconds']]} s", flush=True)
-        for engine, results in found.items():
-            if results:
-                seconds = [s for r in results for s in r["seconds"]]
-                last = {k: v for k, v in results[-1].items() if k != "seconds"}
-                rows.append(
-                    {"work": work, "generations": size, "engine": engine, "seconds": seconds, "median": statistics.median(seconds), **last}
-                )
+    for engine, results in found.items():
+        seconds = [s for r in results for s in r["seconds"]]
+        mean = {k: statistics.mean(r[k] for r in results) for k, v in results[0].items() if isinstance(v, (int, float))}
+        stages = {k: statistics.mean(r["stages"][k] for r in results) for k in results[0].get("stages", {})}
+        row = {"work": work, "generations": size, "engine": engine, "seconds": seconds, "median": statistics.median(seconds)}
+        rows.append(row | mean | {"stages": stages, "peak_gib": max(r["peak_gib"] for r in results)})
     return rows
 
 
@@ -89,12 +86,12 @@ def ratios(rows: list[dict]) -> list[dict]:
     return out
 
 
-def evaluation(rounds: int, cache: Path, count: int) -> dict | None:
+def evaluation(rounds: int, cache: Path, failed: list[str], count: int = 250) -> dict | None:
     """Greedy answers to `count` rows: ours, and transformers' generate in batches of 16."""
     pairs = []
     for _ in range(rounds):
-        ours = measure(("earnest-eval",), "triage", cache, rows=count)
-        theirs = measure(("generate-eval",), "triage", cache, rows=count)
+        ours = measure(("earnest-eval",), "triage", cache, failed, rows=count)
+        theirs = measure(("generate-eval",), "triage", cache, failed, rows=count)
         if ours and theirs:
             pairs.append((ours, theirs))
             print(f"  evaluation of {count} rows: earnest {ours['seconds'][0]:.1f} s, generate {theirs['seconds'][0]:.1f} s", flush=True)
@@ -140,7 +137,7 @@ def markdown(results: dict) -> str:
         ],
     )
     lines += table(
-        "work | G | step_ratio, TRL's defaults | TRL's fastest | wanted | memory, share of TRL's least",
+        "work | G | step_ratio, TRL's defaults | TRL's fastest | wanted | which is the fastest | memory, share of TRL's least",
         [
             [
                 r["work"],
@@ -148,6 +145,7 @@ def markdown(results: dict) -> str:
                 f"{r['against_defaults']:.1f}",
                 f"{r['against_fastest']:.1f}",
                 " / ".join(map(str, r["wanted"] or ())),
+                r["fastest"],
                 f"{r['memory_share']:.2f}",
             ]
             for r in results["ratios"]
@@ -170,6 +168,7 @@ def markdown(results: dict) -> str:
             if r["engine"] == EARNEST
         ],
     )
+    lines += ["", *(f"Failed: {what}" for what in results["failed"])]
     if e := results["evaluation"]:
         ours, theirs = statistics.median(e["earnest"]), statistics.median(e["generate"])
         lines += [
@@ -221,23 +220,27 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE)
     args = parser.parse_args()
     cache = (HERE / ".cache").resolve()
-    results = {"machine": machine(), "quick": args.quick, "steps": [], "ratios": [], "evaluation": None}
+    results = {"machine": machine(), "quick": args.quick, "steps": [], "ratios": [], "evaluation": None, "failed": []}
 
     def keep() -> None:
         results["ratios"] = ratios(results["steps"])
         (args.out / "results.json").write_text(json.dumps(results, indent=1))
         (args.out / "results.md").write_text(markdown(results))
 
-    main_three = [EARNEST, DEFAULTS, FAST]
-    few = {EARNEST: 4, DEFAULTS: 1, FAST: 1, CONTINUOUS: 1}
-    plan = [("triage", [8], main_three if args.quick else list(ENGINES), 1 if args.quick else 2)]
+    turns = [EARNEST, DEFAULTS, EARNEST, FAST, EARNEST]
+    plan = [("triage", 8, turns)]
     if not args.quick:
-        plan += [("maths", [8], main_three, 1), ("triage", [4, 16, 32], main_three, 1)]
-    results["evaluation"] = evaluation(1 if args.quick else 3, cache, 250)
-    for work, sizes, engines, rounds in plan:
-        for size in sizes:
-            results["steps"] += steps(work, [size], engines, rounds, few, cache)
-            keep()  # a run that is stopped keeps what it has
+        plan += [
+            ("maths", 8, turns),
+            ("triage", 32, turns),
+            ("triage", 4, turns),
+            ("triage", 16, turns),
+            ("triage", 8, [CONTINUOUS, EARNEST]),
+        ]
+    results["evaluation"] = evaluation(1 if args.quick else 2, cache, results["failed"])
+    for work, size, order in plan:
+        results["steps"] += steps(work, size, order, cache, results["failed"])
+        keep()  # a run that is stopped keeps what it has
     plot(results, args.out / "results.png")
     print((args.out / "results.md").read_text())
 

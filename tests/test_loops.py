@@ -232,6 +232,8 @@ def test_sampling_and_training_make_the_same_of_every_token(family, tmp_path):
     _, metrics, _, _ = run(tmp_path, make_task(length_of), replace(CONFIG, temperature=0.7, top_k=20, learning_rate=5e-3), family)
     assert len(metrics) > 1  # after an update too
     for row in metrics:
+        if row["tokens/trained"] == 0:  # every group dead: nothing to compare
+            continue
         assert 0 <= row["sampling/sampling_logp_difference/mean"] <= row["sampling/sampling_logp_difference/max"] < 1e-4
 
 

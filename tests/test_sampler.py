@@ -15,7 +15,7 @@ from transformers import GenerationConfig, MinPLogitsWarper, TemperatureLogitsWa
 
 from earnest.engine.decoder import Decoder
 from earnest.engine.drafts import LONGEST, SURE, Drafts
-from earnest.engine.sampler import BLOCK, Sampling, draw, filtered, inverse, sample, uniforms
+from earnest.engine.sampler import BLOCK, SLOTS, Sampling, batches, draw, filtered, inverse, sample, uniforms
 from earnest.engine.transformer import Transformer
 
 PROMPTS = ["Hi", "Hi there, how are you?", "A prompt that shares nothing", "Hi there, how is it?", "Hi"]
@@ -544,3 +544,12 @@ def test_each_sample_of_a_prompt_may_be_drawn_in_its_own_way(family):
     for place, way in enumerate(ways):
         alone = tokens(sample(model(family), engine, prompts, seeds, 4, way))
         assert [group[place] for group in mixed] == [group[place] for group in alone]
+
+
+@given(st.lists(st.integers(1, 9000), max_size=40), st.integers(1, 9), st.integers(0, 300), st.integers(1, 128))
+def test_a_batch_keeps_within_its_rows_and_its_share_of_memory(lengths, samples, longest, rows):
+    parts = batches(lengths, samples, longest, rows)
+    assert [i for part in parts for i in range(len(lengths))[part]] == list(range(len(lengths)))
+    for part in parts:
+        own = lengths[part]
+        assert len(own) == 1 or (len(own) * samples <= rows and len(own) * (max(own) + samples * longest) <= SLOTS)

@@ -249,6 +249,7 @@ def run(s: Session) -> dict[str, Any]:
         s.notes.append("GRPO from the base model changed no weight, so its answers are those of the base model.")
     else:
         evaluate_stage(s, policy, "grpo")
+    del policy  # two models in memory at once would be one too many
     policy = load(s)
     sft_stage(s, policy)
     evaluate_stage(s, policy, "sft")

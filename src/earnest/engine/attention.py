@@ -27,7 +27,7 @@ class Part:
     Attributes:
         rows: Its n nodes.
         keys: int64 [m], the nodes they may see: ancestors, then the block.
-        bias: [n * groups, m], 0 where a node sees a key and -inf where not, repeated for the query heads of one key head.
+        bias: [n * groups, n], 0 where a node sees one of the block and -inf where not, repeated for the query heads of one key head.
     """
 
     rows: slice
@@ -41,9 +41,8 @@ def plan(tree: PrefixTree, groups: int, dtype: torch.dtype, device: torch.device
     for block in tree.blocks(SIZE):
         mask = torch.from_numpy(block.mask).to(device)
         own = torch.zeros(mask.shape, dtype=dtype, device=device).masked_fill_(~mask, -torch.inf)
-        bias = torch.cat([own.new_zeros((len(own), len(block.above))), own], dim=1).repeat_interleave(groups, dim=0)
         keys = torch.cat([torch.from_numpy(block.above), torch.arange(block.start, block.stop)]).to(device)
-        parts.append(Part(slice(block.start, block.stop), keys, bias))
+        parts.append(Part(slice(block.start, block.stop), keys, own.repeat_interleave(groups, dim=0)))
     return parts
 
 
@@ -96,7 +95,9 @@ class _TreeAttention(torch.autograd.Function):
 
 def _weights(queries: torch.Tensor, keys: torch.Tensor, part: Part) -> torch.Tensor:
     """softmax of [kv_heads, n * groups, m], in fp32 whatever the model's precision."""
-    scores = torch.baddbmm(part.bias, queries, keys.transpose(1, 2), alpha=1 / math.sqrt(queries.shape[-1]))
+    nothing = queries.new_empty(())  # times 0: only the scale is wanted of baddbmm
+    scores = torch.baddbmm(nothing, queries, keys.transpose(1, 2), beta=0, alpha=1 / math.sqrt(queries.shape[-1]))
+    scores[..., -part.bias.shape[-1] :] += part.bias
     return scores.softmax(dim=-1, dtype=torch.float32).to(queries.dtype)
 
 

@@ -58,7 +58,7 @@ class Decoder:
 
     def __init__(self, transformer: Transformer) -> None:
         self.transformer = t = transformer
-        self.heads, self.kv_heads, self.groups, self.head_dim = t.heads, t.kv_heads, t.heads // t.kv_heads, t.head_dim
+        self.kv_heads, self.groups, self.head_dim = t.kv_heads, t.heads // t.kv_heads, t.head_dim
         self.device, self.dtype = t.device, t.dtype
 
     @torch.inference_mode()

@@ -50,12 +50,12 @@ class Loaded:
 
 
 def pick_device(device: str = "auto") -> tuple[torch.device, torch.dtype]:
-    """Device and number format: fp32 on a CPU; on a GPU bf16 where it has that, else fp16."""
+    """Device and number format: fp32 on a CPU; on a GPU bf16 where it has that in hardware, else fp16."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
         return torch.device("cpu"), torch.float32
-    return torch.device(device), torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    return torch.device(device), torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
 
 
 def load_model(name: str, device: str = "auto") -> Loaded:

@@ -231,6 +231,8 @@ def _is_plain_lora(peft: Any) -> bool:
     config = peft.active_peft_config
     if config.peft_type != "LORA" or config.use_dora or config.lora_bias:
         return False
+    if any(getattr(module, "lora_variant", None) for module in peft.modules()):
+        return False
     return all(".layers." in name and (".lora_A." in name or ".lora_B." in name) for name, p in peft.named_parameters() if p.requires_grad)
 
 

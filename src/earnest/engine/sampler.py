@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from earnest.engine.decoder import Decoder
 from earnest.engine.drafts import Drafts
 
+SLOTS = 32_768  # tokens of the cache of one batch: 1.5 GB for the built-in model
 BLOCK = 256  # tokens of the vocabulary that a draw looks at one by one
 
 if TYPE_CHECKING:
@@ -198,10 +199,9 @@ def sample(
     each = [sampling] * samples if isinstance(sampling, Sampling) else list(sampling)
     longest = max((s.max_tokens for s in each), default=0)
     done: list[list[Completion]] = []
-    size = max(1, rows // max(samples, 1))
-    for start in range(0, len(prompts), size):
-        batch = prompts[start : start + size]
-        streams = [uniforms(seed, samples, longest) for seed in seeds[start : start + size]]
+    for part in batches([len(prompt) for prompt in prompts], samples, longest, rows):
+        batch = prompts[part]
+        streams = [uniforms(seed, samples, longest) for seed in seeds[part]]
         states = [[_Sample(u, how) for u, how in zip(us, each, strict=True)] for us in streams]
         if longest > 0:
             if decoder is None:
@@ -215,6 +215,20 @@ def sample(
         if advance is not None:
             advance(len(batch))
     return done
+
+
+def batches(lengths: Sequence[int], samples: int, longest: int, rows: int) -> list[slice]:
+    """Cut prompts of these lengths into batches of at most `rows` samples, and of so few that their cache keeps within `SLOTS`.
+
+    A branch of the cache is as long as the longest prompt of the batch, and has room for `longest` tokens of each sample.
+    """
+    cut, start, widest = [], 0, 0
+    for place, length in enumerate(lengths):
+        widest, count = max(widest, length), place - start + 1
+        if count > 1 and (count * samples > rows or count * (widest + samples * longest) > SLOTS):
+            cut.append(slice(start, place))
+            start, widest = place, length
+    return [*cut, slice(start, len(lengths))] if lengths else []
 
 
 def _grow_tree(
@@ -307,6 +321,7 @@ def _grow_plain(loaded: Loaded, prompts: Sequence[Sequence[int]], states: list[l
     flat = [(prompt, state) for prompt, group in zip(prompts, states, strict=True) for state in group]
     width = max(len(prompt) for prompt, _ in flat)
     pad = loaded.tokenizer.pad_token_id if loaded.tokenizer.pad_token_id is not None else min(loaded.stops, default=0)
+    pad = pad if pad < loaded.model.config.vocab_size else 0  # a token added to the tokenizer only; it is masked, but must be one
     ids = torch.full((len(flat), width), pad)
     mask = torch.zeros((len(flat), width), dtype=torch.long)
     for row, (prompt, _) in enumerate(flat):

@@ -2,7 +2,8 @@
 
 One step, top to bottom: `train` takes P prompts, samples G answers each on the prefix tree, scores and judges them, turns rewards
 into advantages, and runs what can contribute through the policy once. Groups whose rewards are all equal contribute nothing; they are
-left out of the pass through the model, their tokens stay in the denominator, and so nothing but time changes.
+left out of the pass through the model, their tokens stay in the denominator, and so nothing but time changes. (In a step where every
+group is dead the optimiser does nothing at all: momentum of earlier steps moves no weight.)
 
 Left out on purpose: a value model, replay, and a second model in memory for the reference (it is the starting adapter, swapped in).
 """
@@ -77,7 +78,7 @@ def train(
             append_jsonl(folder / "rollouts.jsonl", rollout_records(batch, advantages, step))
             append_jsonl(folder / "metrics.jsonl", [row])
             report(row)
-            taught = row["tokens/trained"] > 0 and _beats_silence(task, batch, step)
+            taught = row["groups/used"] > 0 and row["tokens/trained"] > 0 and _beats_silence(task, batch, step)
             dead_steps = 0 if taught else dead_steps + 1
             if config.max_dead_steps and dead_steps >= config.max_dead_steps:
                 return _why_dead(row, dead_steps)
@@ -169,15 +170,23 @@ def _learn(
     packs = packs_of(policy, step.trajectories, config.token_budget)
     old: dict[int, torch.Tensor] = {}  # of each pack: the sampling policy's log-probabilities, which the first pass gives for free
     ref = _reference_scores(policy, step, packs, config, reference)
+    gap = Gap()
     for _ in range(config.num_iterations):
-        sums = _backward(policy, step, packs, old, ref, config)
+        sums = _backward(policy, step, packs, old, ref, config, gap)
         if packs:
             norm, rate = update(policy, optimizer, scheduler, config.max_grad_norm)
         else:
             norm, rate = 0.0, scheduler.get_last_lr()[0]
             optimizer.step()  # nothing to do, but the schedule moves on and wants to see it
             scheduler.step()
-    return {"loss": sums.loss, "grad_norm": norm, "learning_rate": rate, **sums.means(config), "tokens/trained": int(lengths[chosen].sum())}
+    return {
+        "loss": sums.loss,
+        "grad_norm": norm,
+        "learning_rate": rate,
+        **sums.means(config),
+        **gap.metrics(),
+        "tokens/trained": int(lengths[chosen].sum()),
+    }
 
 
 @dataclass(frozen=True)
@@ -210,19 +219,6 @@ class Sums:
     tokens: int = 0
     low_min: float = 1.0
     high_max: float = 0.0
-    gap: float = 0.0
-    gap_max: float = 0.0
-    gap_tokens: int = 0
-
-    def compare(self, scores: TokenScores, sampled: Sequence[Sequence[float]]) -> None:
-        """Take note of how far these log-probabilities are from those of sampling."""
-        known = np.array([bool(values) for values in sampled])
-        if not known.any():
-            return
-        own = scores.logp.detach()[known][scores.mask[known]].double().cpu().numpy()
-        apart = np.abs(own - np.concatenate([values for values in sampled if values]))
-        self.gap += float(apart.sum())
-        self.gap_max, self.gap_tokens = max(self.gap_max, float(apart.max())), self.gap_tokens + len(apart)
 
     def means(self, config: TrainConfig) -> dict[str, float]:
         """TRL's metrics of the update, over the tokens that went through the model."""
@@ -234,12 +230,33 @@ class Sums:
             "clip_ratio/high_max": self.high_max,
             "clip_ratio/region_mean": (self.low + self.high) / tokens,
         }
-        if self.gap_tokens:  # what sampling and training make of the same token: rounding, or a fault
-            row["sampling/sampling_logp_difference/mean"] = self.gap / self.gap_tokens
-            row["sampling/sampling_logp_difference/max"] = self.gap_max
         if config.loss_type == "cispo":
             row["cispo_clip_ratio"] = self.high / tokens
         return row | ({"kl": self.kl / max(self.tokens, 1)} if config.beta else {})
+
+
+@dataclass
+class Gap:
+    """How far the log-probabilities of sampling are from those of the first pass of training: rounding, or a fault."""
+
+    total: float = 0.0
+    largest: float = 0.0
+    tokens: int = 0
+
+    def add(self, scores: TokenScores, sampled: Sequence[Sequence[float]]) -> None:
+        """Compare a pack with what was sampled."""
+        known = np.array([bool(values) for values in sampled])
+        if known.any():
+            own = scores.logp.detach()[known][scores.mask[known]].double().cpu().numpy()
+            apart = np.abs(own - np.concatenate([values for values in sampled if values]))
+            self.total, self.largest, self.tokens = self.total + apart.sum(), max(self.largest, apart.max()), self.tokens + len(apart)
+
+    def metrics(self) -> dict[str, float]:
+        """Under TRL's names; nothing where nothing is known."""
+        if not self.tokens:
+            return {}
+        name = "sampling/sampling_logp_difference"
+        return {f"{name}/mean": float(self.total / self.tokens), f"{name}/max": float(self.largest)}
 
 
 def _backward(
@@ -249,13 +266,14 @@ def _backward(
     old: dict[int, torch.Tensor],
     ref: Sequence[torch.Tensor | None],
     config: TrainConfig,
+    gap: Gap,
 ) -> Sums:
     """Forward and backward, pack by pack; gradients add up to those of the whole step."""
     sums = Sums()
     for index, part in enumerate(packs):
         scores = policy.log_probabilities([step.trajectories[i] for i in part], config.temperature)
         if index not in old:
-            sums.compare(scores, [step.sampled[i] for i in part])
+            gap.add(scores, [step.sampled[i] for i in part])
         before = old.setdefault(index, scores.logp.detach())
         advantage = step.advantages[part]
         token_loss = grpo.token_loss(scores.logp, before, advantage, scores.mask, loss_of(config), ref[index])

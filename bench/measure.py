@@ -164,7 +164,7 @@ def trl_steps(work, adapter, args) -> dict:
 
     loaded = load_model(MODEL, "cpu")
     whole = args.prompts * args.generations
-    micro = whole if args.fast else min(8, whole)
+    micro = min(args.micro or whole, whole)
     options = {"gradient_checkpointing": False} if args.fast else {}
     if args.continuous:
         options["use_transformers_continuous_batching"] = True
@@ -264,7 +264,8 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=4)
     parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--rows", type=int, default=250)
-    parser.add_argument("--fast", action="store_true", help="TRL without activation checkpointing, the whole step as one batch")
+    parser.add_argument("--fast", action="store_true", help="TRL without activation checkpointing")
+    parser.add_argument("--micro", type=int, default=0, help="TRL's sequences a batch; 0 for the whole step")
     parser.add_argument("--continuous", action="store_true", help="TRL with transformers' continuous batching")
     args = parser.parse_args()
     args.adapter_folder.mkdir(parents=True, exist_ok=True)

@@ -276,8 +276,8 @@ def test_curves_follow_the_page_colours(tmp_path: Path) -> None:
 
 # In a browser
 
-FLAGS = """--headless=new --force-prefers-reduced-motion --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
---disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1200,900"""
+FLAGS = """--headless=new --force-prefers-reduced-motion --no-sandbox --disable-gpu --disable-quic --no-first-run
+--disable-background-networking --disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1200,900"""
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ LEVELS = (  # a module may import from its own line and from those above it
     ("errors",),
     ("task", "config"),
     ("text", "rows", "score", "rundir"),
+    ("sandbox",),
     ("rewards", "evidence", "check", "trackers"),
     ("engine",),
     ("lab",),

@@ -157,7 +157,7 @@ def _valid(verifier: Verifier, score: Any) -> Score:
     """
     where = f"The verifier '{verifier.name}' returned"
     if not isinstance(score, Score):
-        raise UserError(f"{where} {type(score).__name__} ({score!r:.60}). Return a Score, as right(), wrong(reason) or Score(value) make one.")
+        raise UserError(f"{where} {type(score).__name__} ({score!r:.60}). Return a Score: right(), wrong(reason) or Score(value).")
     if score.status != "scored":
         if score.value is not None:
             raise UserError(f"{where} the value {score.value!r} with the status '{score.status}'. Without a verdict the value is None.")
@@ -174,7 +174,7 @@ WORKERS = 8  # attempts of a slow verifier at a time: enough to keep a few cores
 def as_reward(verifier: Verifier, workers: int = WORKERS) -> RewardFunction:
     """A reward function of TRL's contract, with the verifier's name, asking for its columns.
 
-    Equal attempts on equal rows are scored once. An infrastructure failure gives None (the attempt is left out) and is counted in the metric
+    Equal attempts on equal rows are scored once. An infrastructure failure gives None, and is counted in the metric
     `<name>/infra_errors`, attempts that ran into the deadline in `<name>/timeouts`.
 
     Args:
@@ -189,7 +189,7 @@ def as_reward(verifier: Verifier, workers: int = WORKERS) -> RewardFunction:
         for score, row in zip(scores, rows, strict=True):
             if score.status == "invalid_task":
                 raise UserError(
-                    f"Row {row.get('id')!r} cannot be verified by '{verifier.name}': {'; '.join(score.reasons)}. Mend the row, or leave it out."
+                    f"Row {row.get('id')!r} cannot be verified by '{verifier.name}': {'; '.join(score.reasons)}. Mend it or leave it out."
                 )
         if log_metric is not None:
             log_metric(f"{verifier.name}/infra_errors", sum(score.status == "infra_error" for score in scores))

@@ -65,7 +65,7 @@ class Sandbox(Protocol):
         program: Sequence[str] | str,
         files: Mapping[str, str | bytes] | None = None,
         stdin: str | bytes = b"",
-        limits: Limits = Limits(),  # noqa: B008
+        limits: Limits = Limits(),
     ) -> Result:
         """Run a program.
 

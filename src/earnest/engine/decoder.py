@@ -58,6 +58,7 @@ class Decoder:
 
     def __init__(self, transformer: Transformer) -> None:
         self.transformer = t = transformer
+        self.few = transformer.packed()
         self.kv_heads, self.groups, self.head_dim = t.kv_heads, t.heads // t.kv_heads, t.head_dim
         self.device, self.dtype = t.device, t.dtype
 
@@ -105,7 +106,7 @@ class Decoder:
 
         tokens, depths = (torch.tensor(column, device=self.device) for column in (tree.token, tree.depth))
         ends = torch.tensor([path[-1] for path in paths], device=self.device)
-        return cache, self._logits(self.transformer.run(tokens, depths, attend, keep=ends))
+        return cache, self.few.head(self.transformer.run(tokens, depths, attend, keep=ends)).float()
 
     @torch.inference_mode()
     def step(self, cache: Cache, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:
@@ -135,32 +136,38 @@ class Decoder:
         cache.depth = cache.depth[at] + torch.from_numpy(level).to(self.device)
         branch = cache.branch = cache.branch[at]
         branches, groups = cache.branches, self.groups
+        whole = count == branches * most and bool((branch * most + slot == torch.arange(count, device=self.device)).all())
         hidden_slots = torch.full((branches, most, end), -torch.inf, dtype=self.dtype, device=self.device)
         hidden_slots[branch, slot] = torch.zeros_like(hidden_slots[0, 0]).masked_fill(~cache.visible, -torch.inf)
         bias = hidden_slots[:, None, :, None, :].expand(branches, self.kv_heads, most, groups, end).reshape(-1, most * groups, end)
         scale, stems = 1 / math.sqrt(self.head_dim), cache.trunk[0][0].shape[1]
 
+        def spread(x: torch.Tensor) -> torch.Tensor:
+            """[N, ...] to [branches, most, ...]; where a branch has fewer nodes, zeros that no one sees."""
+            if whole:
+                return x.unflatten(0, (branches, most))
+            out = x.new_zeros((branches, most, *x.shape[1:]))
+            out[branch, slot] = x
+            return out
+
         def attend(index: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
             keys, values = cache.keys[index], cache.values[index]
             for store, new in ((keys, k), (values, v)):
-                store.view(branches, self.kv_heads, -1, self.head_dim)[branch, :, start + slot] = new
-            padded = q.new_zeros((branches, most, self.kv_heads, groups, self.head_dim))
-            padded[branch, slot] = q.view(count, self.kv_heads, groups, self.head_dim) * scale
-            q = padded.transpose(1, 2).reshape(-1, most * groups, self.head_dim)  # grouped heads ride as more queries of their key head
-            on_branch = torch.baddbmm(bias, q, keys[:, :end].transpose(1, 2))
-            q_stem = _by_head(q, self.kv_heads)
-            on_trunk = _by_branch(torch.bmm(q_stem, cache.trunk[index][0].transpose(1, 2)), branches)
-            weight = torch.cat([on_trunk, on_branch], dim=-1).softmax(dim=-1)
+                store.view(branches, self.kv_heads, -1, self.head_dim)[:, :, start:end] = spread(new).transpose(1, 2)
+            q = spread(q * scale).view(branches, most, self.kv_heads, groups, self.head_dim)
+            q = q.transpose(1, 2).reshape(-1, most * groups, self.head_dim)  # grouped heads ride as more queries of their key head
+            weight = torch.baddbmm(bias, q, keys[:, :end].transpose(1, 2))
+            if stems:
+                on_trunk = torch.bmm(_by_head(q, self.kv_heads), cache.trunk[index][0].transpose(1, 2))
+                weight = torch.cat([_by_branch(on_trunk, branches), weight], dim=-1)
+            weight = weight.softmax(dim=-1)
             a = torch.bmm(weight[..., stems:], values[:, :end])
             if stems:
                 a += _by_branch(torch.bmm(_by_head(weight[..., :stems], self.kv_heads), cache.trunk[index][1]), branches)
             a = a.view(branches, self.kv_heads, most, groups, self.head_dim).transpose(1, 2)
-            return a[branch, slot]
+            return a.reshape(count, -1, self.head_dim) if whole else a[branch, slot]
 
-        return self._logits(self.transformer.run(torch.from_numpy(tokens).to(self.device), cache.depth, attend))
-
-    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.transformer.head(hidden).float()
+        return self.few.head(self.few.run(torch.from_numpy(tokens).to(self.device), cache.depth, attend)).float()
 
 
 def _roots(parents: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

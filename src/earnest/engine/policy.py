@@ -44,12 +44,10 @@ class TokenScores:
 
     Attributes:
         logp: float32 [n, T] log-probability under the policy at the sampling temperature; 0 on padding.
-        entropy: float32 [n, T] in nats, without gradient.
         mask: bool [n, T], False on padding.
     """
 
     logp: torch.Tensor
-    entropy: torch.Tensor
     mask: torch.Tensor
 
 
@@ -156,7 +154,7 @@ class Policy:
             raise UserError(f"The adapter in '{folder}' is not the one in memory. Choose another --out and save again.")
 
     def log_probabilities(self, sequences: Sequence[Trajectory], temperature: float = 1.0) -> TokenScores:
-        """Log-probability and entropy of every completion token.
+        """Log-probability of every completion token.
 
         Args:
             sequences: n sequences, of which each completion may be empty.
@@ -165,16 +163,13 @@ class Policy:
         lengths = torch.tensor([len(s.completion) for s in sequences])
         mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
         mask = mask.to(self.model.device)
-        if not mask.any():
-            empty = torch.zeros(mask.shape, device=mask.device)
-            return TokenScores(empty, empty, mask)
-        scores = self._on_tree if self.exact_tree else self._on_batch
-        logp, entropy = scores(sequences, temperature)
-        fill = torch.zeros(mask.shape, device=mask.device)
-        return TokenScores(fill.masked_scatter(mask, logp), fill.masked_scatter(mask, entropy), mask)
+        logp = torch.zeros(mask.shape, device=mask.device)
+        if mask.any():
+            logp = logp.masked_scatter(mask, (self._on_tree if self.exact_tree else self._on_batch)(sequences, temperature))
+        return TokenScores(logp, mask)
 
-    def _on_tree(self, sequences: Sequence[Trajectory], temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both of all completion tokens, one sequence after another, from one pass over distinct tokens."""
+    def _on_tree(self, sequences: Sequence[Trajectory], temperature: float) -> torch.Tensor:
+        """Of all completion tokens, one sequence after another, from one pass over distinct tokens."""
         written = [s for s in sequences if s.completion]
         tree, paths = sorted_tree([(s.prompt + s.completion)[:-1] for s in written])  # nothing is predicted from a last token
         before = np.concatenate([path[len(s.prompt) - 1 :] for path, s in zip(paths, written, strict=True)])
@@ -190,11 +185,10 @@ class Policy:
             lambda _, q, k, v: tree_attention(q, k, v, blocks),
             keep=read,
         )
-        logp, entropy = HeadLogProbability.apply(hidden[reading], transformer.head.weight, tokens, temperature)
-        return logp[where], entropy[where]
+        return HeadLogProbability.apply(hidden[reading], transformer.head.weight, tokens, temperature)[where]
 
-    def _on_batch(self, sequences: Sequence[Trajectory], temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both of all completion tokens, one sequence after another, from an ordinary right-padded batch."""
+    def _on_batch(self, sequences: Sequence[Trajectory], temperature: float) -> torch.Tensor:
+        """Of all completion tokens, one sequence after another, from an ordinary right-padded batch."""
         device = self.model.device
         width = max(len(s.prompt) + len(s.completion) for s in sequences)
         ids = torch.zeros((len(sequences), width), dtype=torch.long)
@@ -208,9 +202,7 @@ class Policy:
         logits = self.model(input_ids=ids.to(device), attention_mask=attention.to(device), use_cache=False).logits
         picked = logits[predicts.to(device)].float() / temperature
         targets = torch.cat([torch.tensor(s.completion, dtype=torch.long) for s in sequences]).to(device)
-        log_softmax = F.log_softmax(picked, dim=-1)
-        entropy = -(log_softmax.detach().exp() * log_softmax.detach()).sum(dim=-1)
-        return log_softmax.gather(-1, targets[:, None])[:, 0], entropy
+        return F.log_softmax(picked, dim=-1).gather(-1, targets[:, None])[:, 0]
 
 
 def _with_adapter(model: Any, folder: Path) -> Any:
@@ -243,30 +235,33 @@ class HeadLogProbability(torch.autograd.Function):
     computed chunk by chunk on the way forward while the logits are at hand, and the way back is one multiplication.
     """
 
-    CHUNK = 128  # rows; with a vocabulary of 49k a chunk is 25 MB, which glibc still keeps for the next instead of mapping it anew
+    ROOM = 2**23  # logits at a time, 32 MB: fewer are slower products, more fall out of the cache
 
     @staticmethod
-    def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, tokens: torch.Tensor, temperature: float) -> tuple:
-        """Log-probability and entropy [K] of tokens [K] given hidden [K, H] and weight [V, H]."""
-        wants = ctx.needs_input_grad[0]
-        logp, entropy, slope = [], [], []
-        for start in range(0, len(hidden), HeadLogProbability.CHUNK):
-            part = slice(start, start + HeadLogProbability.CHUNK)
-            logits = F.linear(hidden[part], weight).float()
-            log_p = (logits if temperature == 1.0 else logits / temperature).log_softmax(dim=-1)
-            p = log_p.exp()
-            logp.append(log_p.gather(-1, tokens[part, None])[:, 0])
-            entropy.append(-torch.bmm(p[:, None], log_p[:, :, None])[:, 0, 0])  # no third tensor of that size
+    def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, tokens: torch.Tensor, temperature: float) -> torch.Tensor:
+        """Log-probability [K] of tokens [K] given hidden [K, H] and weight [V, H]."""
+        rows = max(1, min(HeadLogProbability.ROOM // len(weight), len(hidden)))
+        room = weight.new_empty((rows, len(weight)))  # one for all chunks: mapping fresh memory takes as long as the products
+        wants, logp, slope = ctx.needs_input_grad[0], [], []
+        for start in range(0, len(hidden), rows):
+            part = slice(start, start + rows)
+            wanted = tokens[part, None]
+            logits = torch.mm(hidden[part], weight.T, out=room[: len(wanted)]).float()
+            if temperature != 1.0:
+                logits.div_(temperature)
+            logits.sub_(logits.amax(dim=-1, keepdim=True))
+            picked = logits.gather(-1, wanted)
+            p = logits.exp_()
+            total = p.sum(dim=-1, keepdim=True)
+            logp.append((picked - total.log())[:, 0])
             if wants:
-                slope.append((weight[tokens[part]] - p.to(weight.dtype) @ weight) / temperature)
+                slope.append((weight[wanted[:, 0]] - (p.to(weight.dtype) @ weight) / total.to(weight.dtype)) / temperature)
         if wants:
             ctx.save_for_backward(torch.cat(slope))
-        out = torch.cat(entropy)
-        ctx.mark_non_differentiable(out)
-        return torch.cat(logp), out
+        return torch.cat(logp)
 
     @staticmethod
-    def backward(ctx: Any, grad_logp: torch.Tensor, _: Any) -> tuple:
+    def backward(ctx: Any, grad_logp: torch.Tensor) -> tuple:
         """The saved vectors times the incoming gradient."""
         (slope,) = ctx.saved_tensors
         return grad_logp[:, None].to(slope.dtype) * slope, None, None, None

@@ -133,15 +133,18 @@ def draw(logits: torch.Tensor, u: np.ndarray, row: np.ndarray, sampling: Samplin
     if sampling.temperature == 0:
         return logits.argmax(dim=-1).cpu().numpy()[row], np.zeros(len(row)), np.zeros(len(row))
     scaled = logits if sampling.temperature == 1.0 else logits / sampling.temperature
-    log_p = scaled.log_softmax(dim=-1)
-    p = log_p.exp()
-    log_p.clamp_(min=torch.finfo(log_p.dtype).min)  # 0 times -inf is no number
-    entropy = -torch.bmm(p[:, None], log_p[:, :, None])[:, 0, 0]
+    most = scaled.amax(dim=-1, keepdim=True)
+    p = (scaled - most).exp_()
+    total = p.sum(dim=-1, keepdim=True)
+    log_total = most + total.log()
+    finite = scaled.clamp(min=torch.finfo(scaled.dtype).min)  # 0 times -inf is no number
+    entropy = (log_total - finite.mul_(p).sum(dim=-1, keepdim=True) / total)[:, 0]
     if sampling.top_p < 1.0 or sampling.top_k or sampling.min_p is not None:
         p = filtered(scaled, sampling)
     where = torch.from_numpy(row).to(logits.device)
     tokens = inverse(p, torch.from_numpy(u).to(logits.device), where)
-    return tokens.cpu().numpy(), log_p[where, tokens].double().cpu().numpy(), entropy[where].double().cpu().numpy()
+    logp = scaled[where, tokens] - log_total[where, 0]
+    return tokens.cpu().numpy(), logp.double().cpu().numpy(), entropy[where].double().cpu().numpy()
 
 
 def inverse(p: torch.Tensor, u: torch.Tensor, row: torch.Tensor) -> torch.Tensor:

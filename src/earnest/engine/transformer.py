@@ -11,7 +11,8 @@ it. (In bf16 and fp16 LoRA stays beside the weights.) What training keeps in mem
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 FAMILIES = frozenset({"llama", "qwen2", "qwen3"})
+
+PACKED_FOR = 64  # rows, a hint to MKL; what it packs serves any number of them
 
 Attend = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -56,10 +59,16 @@ class Transformer:
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.rotary, self.embedding = body.rotary_emb, body.embed_tokens.weight.detach()
-        self.head = Projection.of([model.lm_head], inner=False)
+        self.head = Projection.of([model.lm_head])
         self.norm, self.gate = RmsNorm.of(body.norm), Gate(body.layers[0].mlp.act_fn)
         self.layers = [Layer.of(layer, self.heads, self.kv_heads) for layer in body.layers]
         self.device, self.dtype = self.embedding.device, self.embedding.dtype
+
+    def packed(self) -> Transformer:
+        """The same for passes of few nodes, without gradients: weights laid out for that once, where this machine has such a layout."""
+        few = copy(self)
+        few.head, few.layers = self.head.packed(), [layer.packed() for layer in self.layers]
+        return few
 
     def run(self, tokens: torch.Tensor, depths: torch.Tensor, attend: Attend, keep: torch.Tensor | None = None) -> torch.Tensor:
         """Hidden states [R, H] of R nodes, normed, as the head wants them.
@@ -186,6 +195,10 @@ class Layer:
             Projection.of([mlp.down_proj]),
         )
 
+    def packed(self) -> Layer:
+        """See `Transformer.packed`."""
+        return replace(self, **{name: getattr(self, name).packed() for name in ("qkv", "out", "up", "down")})
+
 
 @dataclass(frozen=True)
 class Projection:
@@ -197,20 +210,18 @@ class Projection:
         lora: Of each part with LoRA: its outputs, scaling, A [r, in] and B [part, r], through which gradients go.
         merged: Whether LoRA is in the weight. In a model of lower precision it is not: an update is smaller than half a unit in the last
             place of W, and merging would round it away.
+        by_mkl: The weight as MKL lays it out for products with few rows, which are a fifth faster so (docs/log.md); None elsewhere.
     """
 
     weight: torch.Tensor
     bias: torch.Tensor | None
     lora: tuple[tuple[slice, float, torch.Tensor, torch.Tensor], ...]
     merged: bool
+    by_mkl: torch.Tensor | None = None
 
     @staticmethod
-    def of(linears: Sequence[torch.nn.Module], inner: bool = True) -> Projection:
-        """From linear layers, of transformers or PEFT.
-
-        Within the layers the weight is laid out by input, which makes products with few rows faster (docs/log.md); the head is too large
-        to copy for that.
-        """
+    def of(linears: Sequence[torch.nn.Module]) -> Projection:
+        """From linear layers, of transformers or PEFT."""
         weights, biases, lora, start, merged = [], [], [], 0, True
         for linear in linears:
             base = getattr(linear, "base_layer", linear)
@@ -228,9 +239,13 @@ class Projection:
             start = part.stop
         bias = None if biases[0] is None else torch.cat(biases)
         weight = weights[0] if len(weights) == 1 else torch.cat(weights)
-        if inner:
-            weight = weight.T.contiguous().T
         return Projection(weight, bias, tuple(lora), merged)
+
+    def packed(self) -> Projection:
+        """See `Transformer.packed`."""
+        if self.weight.device.type != "cpu" or self.weight.dtype != torch.float32 or not torch.backends.mkl.is_available():
+            return self
+        return replace(self, by_mkl=torch.ops.mkl._mkl_reorder_linear_weight(self.weight.contiguous(), PACKED_FOR))
 
     def __call__(self, x: torch.Tensor, first: Elementwise | None = None) -> torch.Tensor:
         """x [R, in], or first(x) where something comes first, to [R, out]."""
@@ -240,7 +255,10 @@ class Projection:
 
     def forward(self, z: torch.Tensor) -> torch.Tensor:
         """Z [R, in] to [R, out], no gradient."""
-        y = F.linear(z, self.weight, self.bias)
+        if self.by_mkl is not None:
+            y = torch.ops.mkl._mkl_linear(z, self.by_mkl, self.weight, self.bias, len(z))
+        else:
+            y = F.linear(z, self.weight, self.bias)
         if not self.merged:
             for part, scale, a, b in self.lora:
                 y[:, part] = (y[:, part] + F.linear(F.linear(z.to(a.dtype), a), b) * scale).to(y.dtype)

@@ -201,11 +201,12 @@ def sample(
     drafts = Drafts() if drafts is None else drafts
     each = [sampling] * samples if isinstance(sampling, Sampling) else list(sampling)
     longest = max((s.max_tokens for s in each), default=0)
-    done: list[list[Completion]] = []
-    for part in batches([len(prompt) for prompt in prompts], samples, longest, rows):
-        batch = prompts[part]
-        streams = [uniforms(seed, samples, longest) for seed in seeds[part]]
-        states = [[_Sample(u, how) for u, how in zip(us, each, strict=True)] for us in streams]
+    order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))  # a batch is as wide as its longest prompt
+    done: list[list[Completion]] = [[] for _ in prompts]
+    for part in batches([len(prompts[place]) for place in order], samples, longest, rows):
+        places = order[part]
+        batch = [prompts[place] for place in places]
+        states = [[_Sample(u, how) for u, how in zip(uniforms(seeds[p], samples, longest), each, strict=True)] for p in places]
         if longest > 0:
             if decoder is None:
                 _grow_plain(loaded, batch, states)
@@ -214,7 +215,8 @@ def sample(
                 for group in states:
                     for ids in {tuple(state.ids) for state in group}:
                         drafts.learn(ids)
-        done += [[Completion(tuple(s.ids), s.terminated, s.entropy, tuple(s.logp)) for s in group] for group in states]
+        for place, group in zip(places, states, strict=True):
+            done[place] = [Completion(tuple(s.ids), s.terminated, s.entropy, tuple(s.logp)) for s in group]
         if advance is not None:
             advance(len(batch))
     return done

@@ -14,6 +14,10 @@ from rich.console import Console
 from earnest import Task, UserError, Verdict
 from earnest.check import check_task, print_report, usable_rows
 from earnest.evidence import repeats
+from earnest.rewards.compose import compose
+from earnest.rewards.handoff import Note, hand_off
+from earnest.rewards.text import text_answer
+from earnest.rewards.verifier import Verifier, as_reward, right, wrong
 from earnest.rows import load_rows
 
 QUESTIONS = {
@@ -462,3 +466,50 @@ def test_five_thousand_rows_take_under_ten_seconds():
 def test_check_needs_no_torch_and_imports_scikit_learn_late():
     code = "import sys, earnest.check; print([m for m in ('torch', 'sklearn') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+# --- rewards made of verifiers
+
+
+def test_a_healthy_verifier_is_sound():
+    report = report_of(rewards=[as_reward(text_answer("gold"))])
+    assert report.ok and not report.findings
+    assert "Gates leave right and wrong apart, and no model's opinion is the main reward." in report.passed
+
+
+def test_a_row_that_cannot_be_verified_stops_the_check():
+    rows = [*ROWS[:-1], {**ROWS[-1], "gold": ""}]
+    report = report_of(rows=rows, rewards=[as_reward(text_answer("gold"))], oracle=lambda row: row["gold"] or "none")
+    assert not report.ok
+    assert any(ROWS[-1]["id"] in f.message and "cannot be verified" in f.message for f in report.findings)
+
+
+def test_a_column_that_is_no_identifier_is_found_missing_too():
+    verifier = Verifier("free", lambda attempt, row: right(), columns=("Right Answer",))
+    report = report_of(rewards=[as_reward(verifier)])
+    assert any("Right Answer" in f.message for f in report.findings) and not report.ok
+
+
+def test_a_gate_that_the_right_answer_loses_is_told():  # S-RC-08
+    gate = Verifier("short", lambda attempt, row: right() if len(attempt.text) < 3 else wrong("too long"))
+    report = report_of(rewards=[as_reward(compose(gates=[gate], correct=text_answer("gold")))])
+    (told,) = [f for f in report.findings if f.rule == "pays"]
+    assert "'short'" in told.message and "right and wrong equal" in told.message
+
+
+def test_an_opinion_as_the_only_reward_is_told():
+    opinion = Verifier("taste", lambda attempt, row: right() if attempt.text == row["gold"] else wrong("no"), opinion=True)
+    only(report_of(rewards=[as_reward(opinion)]), "pays", "warning")
+
+
+def test_what_handing_everything_off_earns_is_printed_before_training():
+    rows = [{**row, "needs_human": n == 0} for n, row in enumerate(ROWS)]  # 1 of 5 needs a person
+    handing = hand_off(text_answer("gold"), note=Note(text=None, fields={"id": "id"}), form="json")
+    oracle = lambda row: json.dumps({"hand_off": {"id": row["id"]}}) if row["needs_human"] else row["gold"]  # noqa: E731
+    report = report_of(rows=rows, rewards=[as_reward(handing)], oracle=oracle, check=lambda text, row: text == oracle(row))
+    assert report.ok, report.findings
+    always = 0.2 * 1.0 + 0.8 * -0.1
+    assert any("always hands off" in line and f"{always:+.3f}" in line for line in report.outlook)
+    printed = io.StringIO()
+    print_report(report, Console(file=printed, width=200))
+    assert "always hands off" in printed.getvalue()

@@ -30,9 +30,11 @@ from earnest.evidence import (
     sample,
     verdict,
 )
+from earnest.rewards.compose import gate_findings, opinion_findings
+from earnest.rewards.verifier import Verifier
 from earnest.rows import Rows
 from earnest.score import reward_names
-from earnest.task import SPLITS, Row, Task
+from earnest.task import SPLITS, RewardFunction, Row, Task
 
 FEW = 5  # places shown for a finding
 
@@ -66,6 +68,7 @@ class CheckReport:
         ceiling: What the oracle earns: its lowest total over the rows; None without an oracle or with a broken reward.
         findings: What does not hold.
         passed: What held, in plain sentences.
+        outlook: What the rewards say of all rows before training, such as what handing every case off would earn.
     """
 
     task: str
@@ -73,6 +76,7 @@ class CheckReport:
     ceiling: float | None
     findings: tuple[Finding, ...]
     passed: tuple[str, ...]
+    outlook: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -93,7 +97,9 @@ def check_task(task: Task, rows: Rows) -> CheckReport:
     totals = evidence.totals[0] if task.oracle and evidence.totals else np.array([])
     ceiling = float(np.nanmin(totals)) if np.isfinite(totals).any() else None
     counts = {split: len(rows.by_split.get(split, [])) for split in SPLITS}
-    return CheckReport(task.name, counts, ceiling, tuple(findings), tuple(passed))
+    verifiers = [verifier for verifier in map(_verifier, task.rewards) if verifier is not None and verifier.outlook is not None]
+    outlook = tuple(line for verifier in verifiers for line in verifier.outlook([case.row for case in evidence.cases]))
+    return CheckReport(task.name, counts, ceiling, tuple(findings), tuple(passed), outlook)
 
 
 def usable_rows(task: Task, rows: Rows) -> tuple[Rows, list[tuple[str, str]]]:
@@ -132,6 +138,8 @@ def print_report(report: CheckReport, console: Console) -> None:
     line(f"{report.task}: " + ", ".join(f"{count} {split}" for split, count in report.counts.items()) + " rows", "bold")
     for sentence in report.passed:
         line(f"{tick} {sentence}", "green")
+    for sentence in report.outlook:
+        line(f"  {sentence}", "")
     for level, mark, style in (("warning", "!", "yellow"), ("error", cross, "red")):  # errors last, next to the verdict
         for finding in report.findings:
             if finding.level == level:
@@ -341,6 +349,29 @@ def _steady(evidence: Evidence) -> list[Finding] | None:
     return _held(evidence, found)
 
 
+def _pays(evidence: Evidence) -> list[Finding] | None:
+    """What is wrong with the way rewards are put together, where they are made of our verifiers."""
+    verifiers = [verifier for verifier in map(_verifier, evidence.task.rewards) if verifier is not None]
+    if not verifiers or evidence.task.oracle is None:
+        return None
+    answers = [(case, case.oracle) for case in evidence.sound[: FEW * FEW]]
+    wrong = [next((other for _, other in answers if not _correct(evidence.task, case, other)), "") for case, _ in answers]
+    cases = [(right, other, case.row) for (case, right), other in zip(answers, wrong, strict=True)]
+    sentences = [sentence for verifier in verifiers for sentence in gate_findings(verifier, cases)]
+    sentences += opinion_findings(evidence.task.rewards, evidence.task.weights)
+    return [_finding("pays", "warning", sentence) for sentence in sentences]
+
+
+def _correct(task: Task, case: Case, text: str) -> bool:
+    found = verdict(task, case, text)
+    return isinstance(found, Problem) or found.correct
+
+
+def _verifier(function: RewardFunction) -> Verifier | None:
+    """The verifier that a reward function was made of, if it was."""
+    return getattr(function, "verifier", None)
+
+
 RULES: Mapping[str, Callable[[Evidence], list[Finding] | None]] = {
     "Every split has rows: train to learn from, dev to choose by, test for the final number.": _splits,
     "Every row has an id of its own.": _ids,
@@ -354,4 +385,5 @@ RULES: Mapping[str, Callable[[Evidence], list[Finding] | None]] = {
     "An empty answer fails the check and earns less than the right one on every row.": _empty,
     "No reward pays an empty answer as much as the right one.": _idle_pay,
     "Rewards and check say the same again, in any order and alone.": _steady,
+    "Gates leave right and wrong apart, and no model's opinion is the main reward.": _pays,
 }

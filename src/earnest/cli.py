@@ -7,6 +7,7 @@ earnest train TASK        GRPO
 earnest eval TASK         is it really better?
 earnest report RUN        the report of a run, made again
 earnest run TASK          all of it, in order
+earnest sandbox           does the sandbox for programs hold here?
 """
 
 from __future__ import annotations
@@ -103,6 +104,14 @@ class Report:
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="A run directory.")]
 
 
+@dataclass(frozen=True)
+class Sandbox:
+    """Does the sandbox for programs hold here? Runs hostile ones in it; exit code 1 when one did harm."""
+
+    allow_unsafe: bool = False
+    """Try limits alone where there is no sandbox; the programs harm nothing but what is laid out for them."""
+
+
 COMMANDS: dict[str, type] = {
     "check": Check,
     "difficulty": Difficulty,
@@ -111,6 +120,7 @@ COMMANDS: dict[str, type] = {
     "eval": Eval,
     "report": Report,
     "run": Run,
+    "sandbox": Sandbox,
 }
 SECTIONS = ("difficulty", "sft", "train", "eval")
 
@@ -150,6 +160,11 @@ def _dispatch(arguments: list[str]) -> int:
     command = _parse(arguments, base)
     if isinstance(command, Check):
         return _check(command)
+    if isinstance(command, Sandbox):
+        from earnest.sandbox.find import find_sandbox
+        from earnest.sandbox.trial import print_trial
+
+        return 0 if print_trial(find_sandbox(command.allow_unsafe), Console()) else 1
     _quiet_libraries()
     if isinstance(command, Report):
         from earnest.lab.plots import curves_png

@@ -75,7 +75,9 @@ def missing_columns(function: RewardFunction, columns: Sequence[str]) -> list[st
     """Parameters a reward function demands that neither TRL nor the rows supply."""
     given = {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric", *columns} - {"prompt", "completion"}
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return [p.name for p in _parameters(function) if p.kind in named and p.default is p.empty and p.name not in given]
+    wanted = [p.name for p in _parameters(function) if p.kind in named and p.default is p.empty]
+    wanted += getattr(getattr(function, "verifier", None), "columns", ())  # of names that no parameter can have
+    return [name for name in dict.fromkeys(wanted) if name not in given]
 
 
 def weighted_total(values: np.ndarray, weights: Sequence[float]) -> np.ndarray:

@@ -23,6 +23,9 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")  # a character of Ch
 RUN = 5  # words in a row that nobody writes by chance as the case has them
 
 
+GUESSED = 0.5  # accuracy of the answerers in the outlook, while no model has answered anything
+
+
 @dataclass(frozen=True)
 class Note:
     """What a hand-off must say of its case.
@@ -127,7 +130,16 @@ def hand_off(
 
     least, most = answer.bounds
     bounds = (min(0.0, pay_not_needed, least), max(0.0, pay_needed, pay_not_needed, most))
-    return Verifier(name, judge, (gold,), bounds, slow=answer.slow, opinion=answer.opinion, metrics=_rates)
+
+    def outlook(rows: Sequence[Row]) -> list[str]:
+        try:
+            rate = needed_rate(rows, gold)
+        except UserError as error:
+            return [str(error)]
+        pays = {"pay_needed": pay_needed, "pay_not_needed": pay_not_needed, "right": most, "wrong": answer.bounds[0]}
+        return hand_off_values(rate, accuracy=GUESSED, **pays).table().splitlines()
+
+    return Verifier(name, judge, (gold,), bounds, slow=answer.slow, opinion=answer.opinion, metrics=_rates, outlook=outlook)
 
 
 def _rates(scores: Sequence[Score]) -> dict[str, float]:

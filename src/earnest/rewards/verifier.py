@@ -74,10 +74,14 @@ class Attempt:
     Attributes:
         messages: The completion as chat messages: the assistant's turns, and what the environment put between them.
         ids: Sampled token ids; empty where nobody kept them.
+        prompt: What the model was asked, as chat messages; empty where nobody kept it.
+        environment: The environment it acted in, where the trainer hands it on.
     """
 
     messages: tuple[Message, ...]
     ids: tuple[int, ...] = ()
+    prompt: tuple[Message, ...] = ()
+    environment: Any = None
 
     @staticmethod
     def of(text: str) -> Attempt:
@@ -109,6 +113,7 @@ class Verifier:
         slow: Whether it waits for processes or the network. Slow ones run many attempts at a time, beside other slow ones.
         opinion: Whether it is what a model thinks, so that it may shape a reward but not be the main one.
         metrics: Numbers about the scores of a batch, logged as `<name>/<key>`; None for no more than the usual ones.
+        outlook: What can be said of all rows before training, as lines for `earnest check` to print; None for nothing.
     """
 
     name: str
@@ -119,6 +124,7 @@ class Verifier:
     slow: bool = False
     opinion: bool = False
     metrics: Callable[[Sequence[Score]], Mapping[str, float]] | None = None
+    outlook: Callable[[Sequence[Row]], Sequence[str]] | None = None
 
     def __call__(self, attempt: Attempt | str, row: Row | None = None, /, **columns: Any) -> Score:
         """Score one attempt, as text or whole, against a row or columns given by name.
@@ -273,9 +279,10 @@ def _batch(completions: Sequence[Any], columns: Mapping[str, Any]) -> tuple[list
     ids = columns.get("completion_ids") or [()] * len(completions)
     kept = {name: column for name, column in columns.items() if name not in NOT_COLUMNS and isinstance(column, (list, tuple))}
     rows = [{name: column[index] for name, column in kept.items()} for index in range(len(completions))]
+    prompts, environments = (columns.get(name) or [None] * len(completions) for name in ("prompts", "environments"))
     attempts = [
-        Attempt(tuple(c) if not isinstance(c, str) else ({"role": "assistant", "content": c},), tuple(i))
-        for c, i in zip(completions, ids, strict=True)
+        Attempt(_messages(c, "assistant"), tuple(i), _messages(p, "user"), e)
+        for c, i, p, e in zip(completions, ids, prompts, environments, strict=True)
     ]
     keys = [_key(attempt, row) for attempt, row in zip(attempts, rows, strict=True)]
     different: dict[Any, tuple[Attempt, Row]] = {}
@@ -284,10 +291,15 @@ def _batch(completions: Sequence[Any], columns: Mapping[str, Any]) -> tuple[list
     return rows, keys, different
 
 
+def _messages(text: Any, role: str) -> tuple[Message, ...]:
+    return ({"role": role, "content": text},) if isinstance(text, str) else tuple(text or ())
+
+
 def _key(attempt: Attempt, row: Row) -> Any:
-    """Equal where a verifier must say the same: the same messages, the same tokens, the same row; other objects count by identity."""
+    """Equal where a verifier must say the same: the same messages, tokens, prompt, row; other objects count by identity."""
+    told = [attempt.messages, attempt.prompt, row, attempt.environment]
     try:
-        return json.dumps([attempt.messages, row], sort_keys=True, default=lambda thing: {"object": id(thing)}), attempt.ids
+        return json.dumps(told, sort_keys=True, default=lambda thing: {"object": id(thing)}), attempt.ids
     except (TypeError, ValueError, RecursionError):
         return id(attempt)
 

@@ -15,9 +15,10 @@ class Limits:
     """What a program may use.
 
     Attributes:
-        wall: Seconds from start to end.
-        cpu: Seconds of processor time.
-        memory: Bytes, of address space and of its own temporary folder each.
+        wall: Seconds from start to end. While more programs run here than there are cores, the clock runs slower by that ratio, so that
+            no program pays for its neighbours.
+        cpu: Seconds of processor time, of all its processes together.
+        memory: Bytes, of address space of each process, of memory of all together, and of its own temporary folder, each.
         processes: Processes and threads at a time.
         output: Bytes of stdout, and of stderr.
         file: Bytes of a file it writes.
@@ -31,6 +32,9 @@ class Limits:
     file: int = 16 * 2**20
 
 
+DEFAULT = Limits()
+
+
 @dataclass(frozen=True)
 class Result:
     """What became of a program.
@@ -39,7 +43,7 @@ class Result:
         status: "ok" ended with 0, "nonzero" with anything else; "timeout" (wall or cpu), "memory", "output" ran into a limit; "killed" by a
             signal of another kind; "infra_error" when the sandbox itself could not start it, which no program can cause.
         stdout: Its output, cut at the limit; undecodable bytes replaced.
-        stderr: Likewise.
+        stderr: Likewise; for "infra_error" what went wrong.
         seconds: Wall time.
         peak_memory: Bytes of the largest process, 0 where unknown.
         returncode: Exit status, negative for a signal; None where it never ran.
@@ -56,7 +60,7 @@ class Result:
 
 
 class Sandbox(Protocol):
-    """Runs programs, each in a jail of its own that is gone afterwards."""
+    """Runs programs, each in a jail of its own that is gone afterwards. Any number of threads may share one."""
 
     isolation: Isolation
 
@@ -65,17 +69,20 @@ class Sandbox(Protocol):
         program: Sequence[str] | str,
         files: Mapping[str, str | bytes] | None = None,
         stdin: str | bytes = b"",
-        limits: Limits = Limits(),
+        limits: Limits = DEFAULT,
     ) -> Result:
         """Run a program.
 
         Args:
-            program: An argv; or Python source, which an isolated interpreter runs.
+            program: An argv, in which `python3` is the sandbox's Python; or Python source, which an isolated interpreter runs.
             files: Relative path to content, put into its working folder before it starts.
             stdin: What it reads.
             limits: What it may use.
 
         Returns:
             What became of it; never raises for what a program does.
+
+        Raises:
+            ValueError: A file's path leaves the working folder, or the program is an empty argv.
         """
         ...

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import marshal
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -158,30 +157,31 @@ class Outcome:
         return self.detail
 
 
-@dataclass(frozen=True)
+@dataclass
 class Runner:
     """A sandbox and what one attempt may use of it.
 
     Attributes:
         sandbox: Where programs run.
         limits: What each process may use.
-        until: When the attempt's time is up, on `time.monotonic`.
+        left: Seconds that the attempt's processes may still run, all together; waiting for a place is nobody's fault.
     """
 
     sandbox: Sandbox
     limits: Limits
-    until: float
+    left: float
 
     def run(self, program: str, files: Mapping[str, str | bytes] | None = None, stdin: str | bytes = b"") -> Result:
         """Run one process within what is left of the attempt's time."""
         late = Result("timeout", stdout=READY_LINE, stderr=READY_LINE, isolation=self.sandbox.isolation)
-        left = self.until - time.monotonic()
+        left = self.left
         if left <= 0:
             return late
         try:
             result = self.sandbox.run(program, files=files, stdin=stdin, limits=replace(self.limits, wall=min(left, self.limits.wall)))
         except OSError as error:
             return Result("infra_error", stderr=str(error), isolation=self.sandbox.isolation)
+        self.left -= min(result.seconds, self.limits.wall)  # beside many others a process may take longer than it is charged
         # An answer that leaves its last process too little time to start has caused that itself.
         return late if result.status == "timeout" and left < self.limits.wall else result
 
@@ -262,5 +262,5 @@ class Setting:
         program = extract_code(text, self.fence, self.max_characters)
         if program.reason:
             return wrong(program.reason, isolation=sandbox.isolation)
-        score = rule(program.source, Runner(sandbox, self.limits, time.monotonic() + self.seconds))
+        score = rule(program.source, Runner(sandbox, self.limits, self.seconds))
         return replace(score, evidence={**score.evidence, "isolation": sandbox.isolation})

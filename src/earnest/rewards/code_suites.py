@@ -21,6 +21,7 @@ from earnest.rewards.code_run import CHILD, ENDINGS, MARSHAL, MAX_DEPTH, READY_L
 from earnest.rewards.code_tally import Tally
 from earnest.rewards.json import parse_strict
 from earnest.rewards.verifier import Score, infra_error, invalid_task
+from earnest.sandbox import Limits, Sandbox
 
 JUDGE = "\n".join(
     line for line in Path(__file__).with_name("code_judge.py").read_text(encoding="utf-8").splitlines() if "from earnest." not in line
@@ -129,10 +130,10 @@ def _report(line: str, max_characters: int) -> Report:
 
 
 @lru_cache(maxsize=4096)
-def _discovered(runner: Runner, suite: Suite) -> Report:
-    roomy = replace(runner.limits, wall=max(ROOMY, runner.limits.wall), cpu=max(ROOMY, runner.limits.cpu))
+def _discovered(sandbox: Sandbox, limits: Limits, suite: Suite) -> Report:
+    roomy = replace(limits, wall=max(ROOMY, limits.wall), cpu=max(ROOMY, limits.cpu))
     values = values_used([suite.setup, *(source for _, source in suite.tests)], suite.names)
-    report = run_suite(replace(runner, limits=roomy), suite, {}, discover=True)
+    report = run_suite(Runner(sandbox, roomy, float("inf")), suite, {}, discover=True)
     if values and not report.unfit:
         report = replace(report, unfit=f"{values[0]} is used other than by calling it")
     if report.infra:
@@ -154,7 +155,7 @@ class Rule:
 def score_suite(runner: Runner, source: str, suite: Suite, rule: Rule) -> Score:
     """Make the calls that the tests ask for in jails of their own, then run the tests on what came back."""
     try:
-        plan = _discovered(Runner(runner.sandbox, runner.limits, float("inf")), suite)
+        plan = _discovered(runner.sandbox, runner.limits, suite)
     except _InfraError as error:
         return infra_error(str(error))
     names = rule.expected or plan.collected

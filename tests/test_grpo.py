@@ -586,7 +586,7 @@ def slow_logp(policy, prompt, completion, temperature=1.0):
 def test_log_probabilities_are_at_the_sampling_temperature_by_hand():  # case S-AL-11
     # logits 2, 0 at T = 0.5 are 4, 0: -ln(1 + e^-4) = -0.01815; at T = 1 it would be -ln(1 + e^-2) = -0.12693
     for temperature, expected in ((0.5, -0.018150), (1.0, -0.126928)):
-        logp, _ = HeadLogProbability.apply(torch.tensor([[2.0, 0.0]]), torch.eye(2), torch.tensor([0]), temperature)
+        logp = HeadLogProbability.apply(torch.tensor([[2.0, 0.0]]), torch.eye(2), torch.tensor([0]), temperature)
         close(logp, [expected], 1e-6)
 
 
@@ -726,7 +726,7 @@ def test_the_kl_of_a_step_is_the_mean_over_trained_tokens(tiny, monkeypatch):  #
     mean = ((bare - own).exp() - (bare - own) - 1).mean()
     (0.5 * mean).backward()
     for gradient, parameter in zip(gradients, tiny.trainable(), strict=True):
-        close(gradient, parameter.grad, 1e-6)
+        close(gradient, parameter.grad, 3e-6)  # entries reach 0.2
     assert max(float(g.abs().max()) for g in gradients) > 1e-3
     expected = mean.item()
     assert expected > 0.01

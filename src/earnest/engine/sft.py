@@ -107,7 +107,7 @@ def sft(
             tokens = sum(len(t.completion) for t in batch)
             total = 0.0
             for part in packs_of(policy, batch, config.token_budget):
-                scores = policy.log_probabilities([batch[i] for i in part])
+                scores = policy.log_probabilities([batch[i] for i in part], budget=config.token_budget)
                 loss = -scores.logp.sum() / tokens
                 loss.backward()
                 total += loss.item()

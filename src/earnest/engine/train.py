@@ -271,7 +271,7 @@ def _backward(
     """Forward and backward, pack by pack; gradients add up to those of the whole step."""
     sums = Sums()
     for index, part in enumerate(packs):
-        scores = policy.log_probabilities([step.trajectories[i] for i in part], config.temperature)
+        scores = policy.log_probabilities([step.trajectories[i] for i in part], config.temperature, config.token_budget)
         if index not in old:
             gap.add(scores, [step.sampled[i] for i in part])
         before = old.setdefault(index, scores.logp.detach())

@@ -11,12 +11,13 @@ it. (In bf16 and fp16 LoRA stays beside the weights.) What training keeps in mem
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 from transformers.activations import SiLUActivation
 
 if TYPE_CHECKING:
@@ -52,25 +53,23 @@ class Transformer:
 
     Args:
         model: A causal language model of the Llama family, LoRA layers injected or not.
+        packed: Lay the weights out for products without gradients, where this machine has such a layout. Such a model cannot train.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, packed: bool = False) -> None:
         config, body = model.config, model.model
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.rotary, self.embedding = body.rotary_emb, body.embed_tokens.weight.detach()
-        self.head = Projection.of([model.lm_head])
+        of = partial(Projection.of, packed=packed)
+        self.head = of([model.lm_head])
         self.norm, self.gate = RmsNorm.of(body.norm), Gate(body.layers[0].mlp.act_fn)
-        self.layers = [Layer.of(layer, self.heads, self.kv_heads) for layer in body.layers]
+        self.layers = [Layer.of(layer, self.heads, self.kv_heads, of) for layer in body.layers]
         self.device, self.dtype = self.embedding.device, self.embedding.dtype
 
-    def packed(self) -> Transformer:
-        """The same for passes of few nodes, without gradients: weights laid out for that once, where this machine has such a layout."""
-        few = copy(self)
-        few.head, few.layers = self.head.packed(), [layer.packed() for layer in self.layers]
-        return few
-
-    def run(self, tokens: torch.Tensor, depths: torch.Tensor, attend: Attend, keep: torch.Tensor | None = None) -> torch.Tensor:
+    def run(
+        self, tokens: torch.Tensor, depths: torch.Tensor, attend: Attend, keep: torch.Tensor | None = None, again: bool = False
+    ) -> torch.Tensor:
         """Hidden states [R, H] of R nodes, normed, as the head wants them.
 
         Args:
@@ -78,19 +77,30 @@ class Transformer:
             depths: int64 [R], their positions.
             attend: Given layer, queries [R, heads, D], keys and values [R, kv_heads, D]; returns [R, heads, D].
             keep: The nodes whose hidden state is wanted; None for all.
+            again: Keep each layer's input alone for the way back and compute the rest again (activation checkpointing).
         """
         x = F.embedding(tokens, self.embedding)
         cos, sin = (part[0, :, None] for part in self.rotary(x[None], depths[None]))
-        for index, layer in enumerate(self.layers):
-            h = layer.qkv(x, layer.norm1).view(len(x), -1, self.head_dim)
-            qk, v = h.split([self.heads + self.kv_heads, self.kv_heads], dim=1)
-            qk = _Rotate.apply(qk if layer.qk_norm is None else Inner.apply(qk, layer.qk_norm), cos, sin)
-            a = attend(index, *qk.split([self.heads, self.kv_heads], dim=1), v).flatten(1)
-            if keep is not None and index == len(self.layers) - 1:
-                x, a = x[keep], a[keep]
-            x = x + layer.out(a)
-            x = x + layer.down(layer.up(x, layer.norm2), self.gate)
+        for index in range(len(self.layers)):
+            wanted = keep if index == len(self.layers) - 1 else None
+            if again and torch.is_grad_enabled():
+                x = checkpoint(self._layer, index, x, cos, sin, attend, wanted, use_reentrant=False, preserve_rng_state=False)
+            else:
+                x = self._layer(index, x, cos, sin, attend, wanted)
         return Inner.apply(x, self.norm)
+
+    def _layer(
+        self, index: int, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, attend: Attend, keep: torch.Tensor | None
+    ) -> torch.Tensor:
+        layer = self.layers[index]
+        h = layer.qkv(x, layer.norm1).view(len(x), -1, self.head_dim)
+        qk, v = h.split([self.heads + self.kv_heads, self.kv_heads], dim=1)
+        qk = _Rotate.apply(qk if layer.qk_norm is None else Inner.apply(qk, layer.qk_norm), cos, sin)
+        a = attend(index, *qk.split([self.heads, self.kv_heads], dim=1), v).flatten(1)
+        if keep is not None:
+            x, a = x[keep], a[keep]
+        x = x + layer.out(a)
+        return x + layer.down(layer.up(x, layer.norm2), self.gate)
 
 
 class RmsNorm:
@@ -179,7 +189,7 @@ class Layer:
     down: Projection
 
     @staticmethod
-    def of(layer: Any, heads: int, kv_heads: int) -> Layer:
+    def of(layer: Any, heads: int, kv_heads: int, of: Callable[[Sequence[torch.nn.Module]], Projection]) -> Layer:
         """From a decoder layer of transformers."""
         attention, mlp, qk_norm = layer.self_attn, layer.mlp, None
         if hasattr(attention, "q_norm"):  # one weight for all query heads, one for all key heads: side by side, one norm
@@ -189,15 +199,11 @@ class Layer:
             RmsNorm.of(layer.input_layernorm),
             RmsNorm.of(layer.post_attention_layernorm),
             qk_norm,
-            Projection.of([attention.q_proj, attention.k_proj, attention.v_proj]),
-            Projection.of([attention.o_proj]),
-            Projection.of([mlp.gate_proj, mlp.up_proj]),
-            Projection.of([mlp.down_proj]),
+            of([attention.q_proj, attention.k_proj, attention.v_proj]),
+            of([attention.o_proj]),
+            of([mlp.gate_proj, mlp.up_proj]),
+            of([mlp.down_proj]),
         )
-
-    def packed(self) -> Layer:
-        """See `Transformer.packed`."""
-        return replace(self, **{name: getattr(self, name).packed() for name in ("qkv", "out", "up", "down")})
 
 
 @dataclass(frozen=True)
@@ -205,12 +211,12 @@ class Projection:
     """One or more linear layers of the same input as one, LoRA merged in.
 
     Attributes:
-        weight: [out, in], W + scaling * B A, no gradient of its own; W alone where it is not merged.
+        weight: [out, in], W + scaling * B A, no gradient of its own; W alone where it is not merged. Its shape alone where it is packed.
         bias: [out], or None.
         lora: Of each part with LoRA: its outputs, scaling, A [r, in] and B [part, r], through which gradients go.
         merged: Whether LoRA is in the weight. In a model of lower precision it is not: an update is smaller than half a unit in the last
             place of W, and merging would round it away.
-        by_mkl: The weight as MKL lays it out for products with few rows, which are a fifth faster so (docs/log.md); None elsewhere.
+        by_mkl: The weight as MKL packs it, which makes products with few rows a fifth faster (docs/log.md); None where it is not packed.
     """
 
     weight: torch.Tensor
@@ -220,7 +226,7 @@ class Projection:
     by_mkl: torch.Tensor | None = None
 
     @staticmethod
-    def of(linears: Sequence[torch.nn.Module]) -> Projection:
+    def of(linears: Sequence[torch.nn.Module], packed: bool = False) -> Projection:
         """From linear layers, of transformers or PEFT."""
         weights, biases, lora, start, merged = [], [], [], 0, True
         for linear in linears:
@@ -239,13 +245,11 @@ class Projection:
             start = part.stop
         bias = None if biases[0] is None else torch.cat(biases)
         weight = weights[0] if len(weights) == 1 else torch.cat(weights)
-        return Projection(weight, bias, tuple(lora), merged)
-
-    def packed(self) -> Projection:
-        """See `Transformer.packed`."""
-        if self.weight.device.type != "cpu" or self.weight.dtype != torch.float32 or not torch.backends.mkl.is_available():
-            return self
-        return replace(self, by_mkl=torch.ops.mkl._mkl_reorder_linear_weight(self.weight.contiguous(), PACKED_FOR))
+        if not packed or weight.device.type != "cpu" or weight.dtype != torch.float32 or not torch.backends.mkl.is_available():
+            return Projection(weight, bias, tuple(lora), merged)
+        by_mkl = torch.ops.mkl._mkl_reorder_linear_weight(weight, PACKED_FOR)
+        shape_alone = weight.new_empty(()).expand(weight.shape)  # two copies of the weights would be too much memory
+        return Projection(shape_alone, bias, tuple(lora), merged, by_mkl)
 
     def __call__(self, x: torch.Tensor, first: Elementwise | None = None) -> torch.Tensor:
         """x [R, in], or first(x) where something comes first, to [R, out]."""

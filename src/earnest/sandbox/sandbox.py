@@ -45,6 +45,7 @@ class Result:
         stdout: Its output, cut at the limit; undecodable bytes replaced.
         stderr: Likewise; for "infra_error" what went wrong.
         seconds: Wall time.
+        charged: Seconds of `Limits.wall` that it used up: fewer than `seconds` while it shared the cores with others.
         peak_memory: Bytes of the largest process, 0 where unknown.
         returncode: Exit status, negative for a signal; None where it never ran.
         isolation: How it was run.
@@ -54,6 +55,7 @@ class Result:
     stdout: str = ""
     stderr: str = ""
     seconds: float = 0.0
+    charged: float = 0.0
     peak_memory: int = 0
     returncode: int | None = None
     isolation: Isolation = "none"

@@ -180,6 +180,33 @@ def test_any_split_into_passes_gives_the_same_gradient(family, budget, kind):
     close(got, wanted)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_packed_weights_give_the_plain_product_for_any_number_of_rows(bias):
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(96, 160, bias=bias)
+    packed = Projection.of([layer], packed=True)
+    assert (packed.by_mkl is None) != torch.backends.mkl.is_available()
+    with torch.no_grad():
+        for rows in (*range(1, 140), 255, 256, 257, 1000):
+            x = torch.randn(rows, 96)
+            torch.testing.assert_close(packed(x), layer(x), atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_a_sequence_longer_than_the_budget_keeps_less_and_gives_the_same_gradient(family):
+    p, sequences = tiny.make_policy(tiny.make(family, max_position_embeddings=1024)), [Trajectory(P, tuple(range(10, 200)))]
+    results = []
+    for budget in (1000, 100):
+        kept = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, kept=kept: kept.append(t.numel()) or t, lambda t: t):
+            scores = p.log_probabilities(sequences, budget=budget)
+        results.append((scores.logp.detach(), gradient(p, weighted(scores)), sum(kept)))
+    (logp, wanted, most), (again, got, least) = results
+    close(again, logp, 1e-6)
+    close(got, wanted, 1e-5)
+    assert least < most / 3
+
+
 @given(st.lists(st.integers(1, 9), max_size=9), st.integers(1, 30))
 def test_padded_passes_keep_the_budget(lengths, budget):
     packs = packs_of(policy("gemma"), [Trajectory((1,), (2,) * (n - 1)) for n in lengths], budget)

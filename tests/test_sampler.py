@@ -2,7 +2,7 @@
 
 from collections import Counter
 from functools import cache
-from itertools import chain
+from itertools import chain, takewhile
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from transformers import GenerationConfig, MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from earnest.engine.decoder import Decoder
+from earnest.engine.decoder import Decoder, Stem
 from earnest.engine.drafts import LONGEST, SURE, Drafts
 from earnest.engine.sampler import BLOCK, SLOTS, Completion, Sampling, batches, draw, filtered, inverse, sample, uniforms
 from earnest.engine.transformer import Transformer
@@ -560,3 +560,44 @@ def test_a_completion_has_a_log_probability_a_token_or_none():  # S-TC-08
     assert Completion((1, 2), True).logp == ()
     with pytest.raises(ValueError, match="2 tokens and 1 log-probabilities"):
         Completion((1, 2), True, logp=(-0.5,))
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+@pytest.mark.parametrize(
+    "prompts",
+    [
+        [(1, 2, 3, 9), (1, 2, 3, 8, 7)],  # the same beginning
+        [(1, 2, 3, 4, 5, 6), (1, 2, 3, 4, 5, 9)],  # it goes on
+        [(1, 2, 8), (1, 2, 9)],  # less of it
+        [(1, 2, 3)],  # nothing but it; the last token must be read, for its logits
+        [(7, 8), (9,)],  # another one
+    ],
+)
+def test_what_the_prompts_of_the_last_batch_shared_is_not_read_again(family, prompts):
+    transformer, read = Transformer(model(family).model), []
+    run = transformer.run
+    transformer.run = lambda tokens, *rest, **kept: read.append(len(tokens)) or run(tokens, *rest, **kept)
+    stem = Stem()
+    Decoder(transformer, stem).prefill([(1, 2, 3, 4), (1, 2, 3, 5, 6)])
+    assert tuple(stem.tokens) == (1, 2, 3) and read == [6]
+    cache, logits = Decoder(transformer, stem).prefill(prompts)
+    fresh, wanted = Decoder(transformer).prefill(prompts)
+    torch.testing.assert_close(logits, wanted, atol=1e-5, rtol=1e-5)
+    shared = len(common([(1, 2, 3), *(p[:-1] for p in prompts)]))
+    assert read[2] - read[1] == shared
+    for again, first in zip(cache.trunk, fresh.trunk, strict=True):
+        torch.testing.assert_close(again, first, atol=1e-5, rtol=1e-5)
+
+
+def common(sequences):
+    """The beginning that all share."""
+    return [column[0] for column in takewhile(lambda column: len(set(column)) == 1, zip(*sequences, strict=False))]
+
+
+def test_a_change_of_weights_forgets_what_was_read():
+    policy = tiny.make_policy(tiny.make("llama"))
+    first = policy.decoder()
+    first.prefill([(1, 2, 3, 4), (1, 2, 3, 5)])
+    assert policy.decoder().stem is first.stem and len(first.stem.tokens) == 3
+    policy.changed()
+    assert policy.decoder().stem.tokens == ()

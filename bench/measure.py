@@ -120,7 +120,7 @@ def earnest_steps(work, adapter, args) -> dict:
     policy = Policy(load_model(MODEL, "cpu"), RANK, adapter)
     prompts = make_prompts(work.task, policy.loaded, work.rows[: args.prompts * 3], False, work.max_completion_length)
     config = TrainConfig(
-        steps=args.steps + 1,
+        steps=args.steps + args.warmup,
         num_prompts=args.prompts,
         num_generations=args.generations,
         max_completion_length=work.max_completion_length,
@@ -140,8 +140,8 @@ def earnest_steps(work, adapter, args) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         train(policy, work.task, prompts, config, Path(folder), 0, False, report)
     rate = matrix_rate()
-    seconds = [b - a for a, b in itertools.pairwise(ends)][1:]  # the first step is a warm-up
-    rows = rows[1:]
+    seconds = [b - a for a, b in itertools.pairwise(ends)][args.warmup :]
+    rows = rows[args.warmup :]
     tokens = sum(r["completions/mean_length"] for r in rows) * args.prompts * args.generations
     return {
         "seconds": seconds,
@@ -177,7 +177,7 @@ def trl_steps(work, adapter, args) -> dict:
             max_completion_length=work.max_completion_length,
             learning_rate=RATE,
             lr_scheduler_type="constant",
-            max_steps=args.steps + 1,
+            max_steps=args.steps + args.warmup,
             use_cpu=True,
             bf16=False,
             report_to="none",
@@ -216,8 +216,12 @@ def trl_steps(work, adapter, args) -> dict:
         )
         with contextlib.redirect_stdout(None):
             trainer.train()
-    seconds = [end - begin for begin, end in zip(marks[::2], marks[1::2], strict=True)][1:]
-    return {"seconds": seconds, "mean_length": statistics.mean(x for x in lengths[1:] if x is not None), "matrix_gflops": matrix_rate()}
+    seconds = [end - begin for begin, end in zip(marks[::2], marks[1::2], strict=True)][args.warmup :]
+    return {
+        "seconds": seconds,
+        "mean_length": statistics.mean(x for x in lengths[args.warmup :] if x is not None),
+        "matrix_gflops": matrix_rate(),
+    }
 
 
 def earnest_eval(work, adapter, args) -> dict:
@@ -263,6 +267,7 @@ def main() -> None:
     parser.add_argument("--generations", type=int, default=8)
     parser.add_argument("--prompts", type=int, default=4)
     parser.add_argument("--steps", type=int, default=1)
+    parser.add_argument("--warmup", type=int, default=1, help="steps before those that are measured")
     parser.add_argument("--rows", type=int, default=250)
     parser.add_argument("--fast", action="store_true", help="TRL without activation checkpointing")
     parser.add_argument("--micro", type=int, default=0, help="TRL's sequences a batch; 0 for the whole step")

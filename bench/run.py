@@ -3,9 +3,10 @@
     python bench/run.py           everything (about 40 minutes: TRL takes minutes a step)
     python bench/run.py --quick   triage at G = 8, and evaluation: under ten minutes
 
-One step is measured, of earnest's on triage three, since what they cost depends on how many groups are dead, which TRL's do not. The first step
-of a process is its warm-up, save where a step takes minutes (long text, and TRL from G = 16 on). Both engines start from the same adapter and the same twelve
-rows, with the same hyperparameters; answers get as long as they get. Seconds are of the whole step: sampling, scoring, training.
+One step is measured, of earnest's on triage three, since what they cost depends on how many groups are dead, which TRL's do not. The
+first step of a process is its warm-up, save where a step takes minutes (long text, and TRL from G = 16 on). Both engines start from the
+same adapter and the same twelve rows, with the same hyperparameters; answers get as long as they get. Seconds are of the whole step:
+sampling, scoring, training.
 Engines take turns, and medians are reported.
 """
 

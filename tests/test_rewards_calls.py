@@ -88,6 +88,10 @@ def test_an_answer_belongs_to_the_turn_before_it():
     [
         '{"error": "no such payment"}', '{"error": ""}', "{'error': \"it's gone\"}", "{'error': 'x', 'code': 3}", {"error": "x"},
         [{"type": "text", "text": '{"error": "x"}'}], ' {"error": {"code": 1}}',
+        # what cannot be read
+        "{'error'", "{'error': 'very lo", '{"error": "cut o', "{'error': ValueError('x')}", "{'status': 1, 'error': TimeoutError()}",
+        "{'log': '" + "x" * 5000 + "', 'error': OSError('x')}", "{'error': '" + "x" * 200_000 + "'}",
+        '{"error": ' + '{"a": ' * 5000 + "1" + "}" * 5001, "{'input': 'it\\'s', 'error': <Failure at 0x1>}", "\n{ 'error' : b",
     ],
 )  # fmt: skip
 def test_an_answer_that_tells_of_an_error_is_a_failure(content):
@@ -107,7 +111,13 @@ def test_an_answer_that_tells_of_an_error_is_a_failure(content):
         {"error": 0},
         '{"errors": []}',
         '["error"]',
-        "{'error'",
+        "{'error': None, 'value': <Payment at 0x1>}",
+        '{"error": false, "value": nope}',
+        "{'errors': [], 'value': Decimal('1')}",
+        "{'value': 'error', 'of': Decimal('1')}",
+        "{'rows': [" + "1, " * 40_000 + "{'error': 'of another time'}]}",
+        "{'err",
+        "the field 'error': none",
         7,
         [],
     ],
@@ -418,6 +428,8 @@ def test_no_messages_crash(messages):
         "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|python_tag|>", "<｜tool▁calls▁begin｜>", "[TOOL_CALLS]", "[/INST]",
         "<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "<bos>", "<eos>", "<pad>", "<unk>", "<<SYS>>", "<function=refund>",
         "<TOOL_CALL>", "< tool_call>", '<tool_call name="x">', "<function_call>", "<tools>", "<tool_result>",
+        "<seed:think>", "</seed:think>", "<seed:tool_call>", "<minimax:tool_call>", "<longcat_think>", "</longcat_tool_call>", "[ARGS]",
+        "<longcat_think",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("around", ["{}", "The answer is 42.{}", "{} 42", "4{} 2", "`{}`"])
@@ -439,6 +451,10 @@ def test_a_leaked_tag_is_no_answer_and_is_counted(tag, around):  # S-TC-07
         "if a <s",
         "|x| < |y|",
         "<thinker>",
+        "<think_tank>",
+        "<rethink>",
+        "<dc:title>",
+        "usage: run [args]",
     ],
 )
 def test_plain_text_holds_no_tag(text):

@@ -300,6 +300,70 @@ def test_a_row_of_programs_that_no_answer_could_be_held_against_is_invalid(tests
     assert programs(sandbox=Scripted(Result("ok")))("print(1)", tests=tests).status == "invalid_task"
 
 
+def tests_of(*wanted, visible=0):
+    return [
+        {"args": [i], **({"raises": w[1:]} if str(w)[:1] == "!" else {"expected": w}), "visible": i < visible} for i, w in enumerate(wanted)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tests", "visible", "valid"),
+    [
+        ((True, True), 0, False), ((7, 7, 7), 0, False), (("!TypeError", "!TypeError"), 0, False), (("!ValueError",), 0, False),
+        (([], []), 0, False), ((True, True, True), 1, False), (({"a": 1}, {"a": 1}), 0, False), (("", ""), 0, False),
+        ((True, False), 0, True), ((False, True, True), 1, True), ((2, "!TypeError"), 0, True), ((2, "!TypeError"), 1, True),
+        ((7,), 0, True), ((True, 1), 0, True), ((7, 7), 1, True), (("!TypeError", "!ValueError"), 0, True),
+    ],
+)  # fmt: skip
+def test_a_row_that_the_same_result_for_every_input_passes_is_invalid(tests, visible, valid):
+    sandbox = Scripted(Result("ok", READY_LINE))
+    score = function_calls(sandbox=sandbox)("def f(x): return 1", entry_point="f", tests=tests_of(*tests, visible=visible))
+    assert score.status == ("scored" if valid else "invalid_task")
+
+
+def test_what_is_the_same_depends_on_what_counts_as_equal():
+    task = {"entry_point": "f", "tests": tests_of(True, 1)}
+    assert function_calls(sandbox=Scripted(Result("ok", READY_LINE)), exact_types=False)("x", task).status == "invalid_task"
+
+
+@pytest.mark.parametrize(
+    ("outputs", "visible", "valid"),
+    [
+        (("YES", "YES"), 0, False), (("YES\n", "YES", " YES \n"), 1, False), (("1 2", "1\n2"), 0, False),
+        (("YES", "NO"), 0, True), (("NO", "YES", "YES"), 1, True), (("YES",), 0, True),
+    ],
+)  # fmt: skip
+def test_a_row_that_a_program_without_input_passes_is_invalid(outputs, visible, valid):
+    tests = [{"stdin": str(i), "stdout": text, "visible": i < visible} for i, text in enumerate(outputs)]
+    score = programs(sandbox=Scripted(Result("ok", stderr=READY_LINE)))("print('YES')", tests=tests)
+    assert score.status == ("scored" if valid else "invalid_task")
+
+
+@pytest.mark.parametrize(("seconds", "charged", "value"), [(100.0, 0.01, 1.0), (0.01, 100.0, 0.0)])
+def test_an_attempt_pays_what_the_sandbox_charged_and_not_what_its_neighbours_took(seconds, charged, value):
+    results = [Result("ok", READY_LINE + f'{{"value":{n}}}\n', seconds=seconds, charged=charged) for n in (3, 42, 0)]
+    assert function_calls(sandbox=Scripted(*results), seconds=5)("x", ADD).value == value
+
+
+@pytest.mark.parametrize("make", [function_calls, programs, assert_tests, pytest_suite])
+def test_time_on_the_clock_of_the_wall_decides_nothing(make):
+    assert make().deadline is None
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "share"),
+    [
+        ("timeout", '{"value":3}\n{"value":42}\n', 0.5), ("memory", '{"value":3}\n{"value":42}\n', 0.5), ("timeout", '{"value":3}\n', 0.0),
+        ("output", '{"value":3}\n{"value":42}', 0.0), ("timeout", '{"value":3}\n{"value":42}\n{"value":0}\n', 0.5),
+        ("timeout", "", 0.0), ("killed", '{"value":3}\n{"value":42}\n{"val', 0.5), ("ok", '{"value":3}\n{"value":42}\n', 0.5),
+    ],
+)  # fmt: skip
+def test_what_a_pure_function_has_answered_before_it_hangs_counts(status, said, share):
+    score = function_calls(sandbox=Scripted(Result(status, READY_LINE + said)), pure=True, partial=True)("x", ADD)
+    assert (score.value, score.evidence["timeout"]) == (share, status == "timeout")
+    assert function_calls(sandbox=Scripted(Result(status, READY_LINE + said)), pure=True)("x", ADD).value == 0.0
+
+
 def test_without_a_sandbox_there_is_no_verdict(monkeypatch):  # S-CS-12
     def none():
         raise UserError("no sandbox works here")

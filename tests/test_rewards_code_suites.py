@@ -10,11 +10,12 @@ import pytest
 from hostile_code import ATTACKS, RIGHT, ROOMY, SUITE_ATTACKS, Scripted, sandboxed
 
 from earnest.errors import UserError
+from earnest.rewards import code_judge
 from earnest.rewards.code import assert_tests, pytest_suite
 from earnest.rewards.code_child import encode
 from earnest.rewards.code_run import Call
 from earnest.rewards.code_suites import literal_calls, undefined_names
-from earnest.sandbox import Result
+from earnest.sandbox import Limits, Result
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -363,3 +364,167 @@ def test_reference_solutions_pass_their_own_tests_and_mutants_do_not(name):
         assert verifier(mutant, task).value == 0.0, task["task_id"]
         for answer in ("", "pass", task["code"][: len(task["code"]) // 2]):
             assert verifier(answer, task).value == 0.0
+
+
+def imports(names, *lines):
+    """A suite that imports names from the answer."""
+    return "\n".join(["import json, pytest", f"from solution import {names}", *lines])
+
+
+PARSER = (
+    "import json\nclass ParseError(ValueError): pass\nVERSION = '1.0'\nlimit = 3\n"
+    "def parse(x):\n    if x == '?': raise ParseError('no answer')\n    return json.loads(x)\n"
+)
+
+
+@sandboxed
+@pytest.mark.parametrize(
+    ("names", "lines"),
+    [
+        ("parse, ParseError", ["def test_a():", "    assert parse('1') == 1", "    with pytest.raises(ParseError):", "        parse('?')"]),
+        ("parse, VERSION", ["def test_a():", "    assert parse('1') == 1", "def test_b():", "    assert VERSION == '1.0'"]),
+        ("parse, Foo", ["def test_a():", "    assert not isinstance(parse('1'), (Foo, str))"]),
+        ("parse, limit", ["def test_a():", "    assert parse('3') == limit"]),
+        ("parse, ParseError as E", ["def test_a():", "    try:", "        parse('?')", "    except E:", "        pass"]),
+        ("parse, limit", ["def test_a():", "    for i in range(limit):", "        assert parse(str(i)) == i"]),
+        ("parse, VERSION", ["@pytest.mark.parametrize('x, y', [('\"1.0\"', VERSION)])", "def test_a(x, y):", "    assert parse(x) == y"]),
+        ("parse", ["def test_a():", "    with pytest.raises(SystemExit):", "        parse('?')"]),
+    ],
+)  # fmt: skip
+def test_a_suite_that_uses_more_of_the_answer_than_its_functions_runs_only_beside_it(names, lines):
+    assert suite()(PARSER, tests=imports(names, *lines)).status == "invalid_task"
+
+
+@sandboxed
+def test_a_function_may_be_handed_on_to_be_called_elsewhere():
+    lines = [
+        "@pytest.mark.parametrize('f', [parse])",
+        "def test_a(f):",
+        "    assert f('1') == 1 and list(map(parse, ['2', '3'])) == [2, 3]",
+    ]
+    lines += [
+        "class TestMore:",
+        "    read = staticmethod(parse)",
+        "    def test_b(self):",
+        "        assert callable(parse) and self.read('4') == 4",
+    ]
+    assert suite()(PARSER, tests=imports("parse", *lines)).value == 1.0
+    assert suite()("def parse(x): return 1", tests=imports("parse", *lines)).value == 0.0
+
+
+def raising(expected):
+    return imports(
+        "parse",
+        "def test_a():",
+        "    assert parse('1') == 1",
+        f"    with pytest.raises({expected}) as e:",
+        "        parse('{')",
+        "    assert e",
+    )
+
+
+ERRORS = [
+    ("ValueError", "import json; json.loads(x)"), ("json.JSONDecodeError", "import json; json.loads(x)"),
+    ("ValueError", "raise type('BadInput', (ValueError,), {})('no')"), ("ValueError", "b'\\xff'.decode()"),
+    ("ValueError", "import binascii; binascii.unhexlify('x')"), ("UnicodeDecodeError", "b'\\xff'.decode()"),
+    ("LookupError", "raise type('Missing', (KeyError,), {})('no')"), ("OSError", "open('/nowhere')"),
+    ("KeyError", "{}[x]"), ("Exception", "raise type('Own', (Exception,), {'__init__': lambda s, a, b: None})(1, 2)"),
+    ("ArithmeticError", "import decimal; decimal.Decimal(1) / 0"),
+]  # fmt: skip
+
+
+@sandboxed
+@pytest.mark.parametrize(("expected", "statement"), ERRORS)
+def test_an_exception_of_the_answer_is_caught_by_the_classes_it_derives_from(expected, statement):
+    answer = f"def parse(x):\n    if x == '1': return 1\n    {statement}"
+    assert suite()(answer, tests=raising(expected)).value == 1.0
+    assert suite()(answer, tests=raising("(TypeError, RuntimeError)")).value == 0.0
+
+
+@sandboxed
+@pytest.mark.parametrize(
+    "error", ["StopIteration", "StopAsyncIteration", "type('S', (StopIteration,), {})", "GeneratorExit", "KeyboardInterrupt", "SystemExit"]
+)
+def test_no_exception_of_the_answer_ends_a_test_early(error):
+    lines = ["def test_a():", "    assert all(map(is_prime, [2, 3, 5]))", "def test_b():", "    for x in map(is_prime, [4, 6]):"]
+    tests = imports("is_prime", *lines, "        assert x is False")
+    assert suite(partial=True)(f"def is_prime(x): raise {error}", tests=tests).value == 0.0
+    assert suite()("def is_prime(x): return x in (2, 3, 5)", tests=tests).value == 1.0
+
+
+def test_an_exception_keeps_what_it_says():
+    calls = code_judge.Calls({}, [])
+    assert calls.unknown == {}
+    for error in (KeyError("q"), ValueError("no"), OSError(2, "gone"), UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"), KeyError(("a", 1))):
+        kind = type(error).__name__
+        again = code_judge.exception(kind, str(error), "builtins", kind)
+        assert isinstance(again, type(error)) and str(again) == str(error)
+    assert code_judge.exception("KeyError", "'q'", "builtins", "KeyError").args == ("q",)
+    for name, module, base in (
+        ("Skip", "unittest.case", "Exception"),
+        ("X", "os", "eval"),
+        ("X", "", "type"),
+        ("BdbQuit", "bdb", "Exception"),
+    ):
+        assert type(code_judge.exception(name, "no", module, base)).__module__ not in ("unittest.case", "bdb")
+
+
+@sandboxed
+@pytest.mark.parametrize(
+    ("held_out", "status"),
+    [
+        ("assert abs(f(1)) == 2", "invalid_task"), ("assert f(1) in (2, 3)", "invalid_task"), ("assert 2 == f(1) + 0", "invalid_task"),
+        ("assert f(f(1)) in (3,)", "scored"), ("assert all(f(i) == i + 1 for i in (1, 2))", "scored"), ("assert abs(f(4)) == 5", "scored"),
+        ("def g(): return f(1) + f(2)\nassert g() == 5", "scored"), ("assert f(1) + f(2) == 5", "scored"),
+    ],
+)  # fmt: skip
+def test_a_test_that_asks_only_what_was_shown_is_shown(held_out, status):
+    score = asserts(visible=1)(INC, test_list=["assert abs(f(1)) == 2", held_out])
+    assert score.status == status and (status != "scored" or (score.value, score.evidence["held_out"]) == (1.0, 1))
+
+
+@sandboxed
+def test_a_test_of_a_suite_that_asks_only_what_was_shown_is_shown():
+    lines = ["def test_a():", "    assert add(1, 1) == 2", "def test_b():", "    assert 2 == add(1, 1)", "def test_c():"]
+    tests = imports("add", *lines, "    assert add(2, 3) == 5")
+    ids = [f"test_answer.py::test_{name}" for name in "abc"]
+    verifier = suite(visible="shown", test_ids="ids", partial=True)
+    assert verifier(RIGHT, tests=tests, ids=ids[:2], shown=ids[:1]).status == "invalid_task"
+    assert verifier(RIGHT, tests=tests, ids=ids, shown=ids[:1]).evidence["held_out"] == 1
+    assert verifier("def add(a, b): return 2", tests=tests, ids=ids, shown=ids[:1]).value == 0.0
+
+
+@sandboxed
+@pytest.mark.parametrize(
+    "line", ["import uuid; x = uuid.uuid4().hex", "import time; x = time.time_ns()", "x = list('abcdefgh'); x = list({*x})"]
+)
+def test_tests_whose_calls_differ_from_run_to_run_are_refused(line):
+    assert asserts()("def f(x): return x", test_list=[f"{line}\nassert f(x) == x"]).status == "invalid_task"
+
+
+@sandboxed
+@pytest.mark.parametrize(
+    ("tests", "valid"),
+    [
+        (["assert f(1) == None", "assert f(2) == None"], False), (["assert f(1) == None"], False), (["assert f(1) is None"], False),
+        (["assert f(1) == True", "assert True == f(2)"], False), (["assert f(1)", "assert f(2)"], False),
+        (["assert not f(1)", "assert not f(2)"], False), (["assert f(3) == 7", "assert f(4) == 7"], False),
+        (["assert f(1) is False", "assert f(2) is False"], False), (["assert len(f(1)) == 0", "assert f(2) in ([], ())"], False),
+        (["try:\n    f(1)\nexcept TypeError:\n    pass\nelse:\n    assert False"], False),
+        (["assert f(1) == True", "assert f(2) == False"], True), (["assert f(1)", "assert not f(2)"], True), (["assert f(1)"], True),
+    ],
+)  # fmt: skip
+def test_assert_statements_that_the_same_answer_to_every_input_passes_are_refused(tests, valid):
+    score = asserts()("def f(x): return x == 1", test_list=tests)
+    assert (score.status, score.value) == (("scored", 1.0) if valid else ("invalid_task", None))
+
+
+@sandboxed
+def test_a_suite_keeps_what_was_answered_before_a_call_that_hangs():
+    tests = imports("f", *(f"def test_{i}():\n    assert f({i}) == {i}" for i in range(1, 5)))
+    answer = "def f(x):\n    while x == 4: pass\n    return x"
+    score = suite(partial=True)(answer.replace("while x == 4: pass", "x"), tests=tests)
+    assert score.value == 1.0
+    short = pytest_suite(limits=Limits(wall=8, cpu=4), seconds=240, pure=True, partial=True)
+    score = short(answer, tests=tests)
+    assert (score.value, score.evidence["timeout"]) == (0.75, True)

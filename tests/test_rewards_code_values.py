@@ -190,6 +190,14 @@ def test_a_forged_tree_is_well_formed_or_the_same_as_nothing(forged, value):
         assert typed(decode(forged)) == typed(value)
 
 
+@pytest.mark.parametrize(
+    "kind", ["namedtuple", "deque", "UserDict", "ChainMap", "abc", "object", "list", "eval", "__import__", "OrderedDict "]
+)
+def test_a_tree_of_an_unknown_kind_stands_for_nothing(kind):
+    with pytest.raises(NotPlainError):
+        decode({kind: [["a", 1]]})
+
+
 def test_numbers_whose_hashes_collide_cost_no_more_than_others():
     colliding = {"set": [{"int": hex(i * (2**61 - 1))} for i in range(1, 20_000)]}
     begin = time.process_time()

@@ -114,6 +114,33 @@ def test_every_value_of_a_list_must_be_mentioned():
     assert note_problem(NOTE, says(GOOD + " See also B-2."), row) == ""
 
 
+def test_a_copy_of_two_columns_is_a_copy():
+    row = {**ROW, "order": "A-17", "subject": "Order A-17 was charged twice on my card last week"}
+    note = Note(mentions=("order",), case=("body", "subject"))
+    copied = "Order A-17 was charged twice on my card, your bot keeps telling me to wait. I want my money. Please help him"
+    assert note_problem(note, {"note": copied}, row) == "the note is a copy of the case"
+    for column in note.case:
+        assert note_problem(Note(mentions=("order",), case=(column,)), {"note": copied}, row) == "", "of neither alone"
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "One of the orders A-12, A-13, A-14, A-15, A-16, A-17 (75) was charged twice; billing should look at it.",
+        "Orders a-17, b-17, c-17, d-17 and e-17: 75 was charged twice by our bank and somebody should pay it back.",
+        "Order A-17 was charged 71, 72, 73, 74, 75 or 76 twice; billing should check the second payment.",
+    ],
+)
+def test_a_note_that_names_everything_names_nothing(note):
+    assert note_problem(NOTE, says(note), ROW) == "the note names many things beside what it must mention"
+    assert note_problem(Note(("note"), ("customer",), ("order", "amount"), ("body",), most_others=9), says(note), ROW) == ""
+
+
+def test_a_note_may_name_some_other_things():
+    text = "Order A-17 was charged twice, 75 on 3 May and 75 on 4 May, the second as A-18; billing should check it."
+    assert note_problem(NOTE, says(text), ROW) == ""
+
+
 def test_a_note_may_quote_the_case_but_not_only():
     quoting = (
         'Order A-17, 75: the customer says "your bot keeps telling me to wait" and threatens a chargeback, so billing should call first.'

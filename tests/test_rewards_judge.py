@@ -117,7 +117,7 @@ def test_the_request_is_cold_structured_and_shows_what_it_should(fake, make):
     assert request["model"] == "m" and request["temperature"] == 0 and request["max_tokens"] == 1024
     schema = request["response_format"]["json_schema"]
     assert schema["strict"] and schema["schema"]["properties"]["verdict"]["enum"] == ["pass", "fail"]
-    assert schema["schema"]["additionalProperties"] is False and schema["schema"]["required"] == ["reason", "verdict"]
+    assert schema["schema"]["additionalProperties"] is False and schema["schema"]["required"] == ["verdict", "reason"]
     assert [message["role"] for message in request["messages"]] == ["system", "user"]
     assert "names the capital of France" in request["messages"][0]["content"]
     assert (
@@ -278,6 +278,35 @@ def test_a_second_try_in_form_counts(fake, make):
     assert fake.requests[0]["messages"] != fake.requests[1]["messages"], "another mark"
 
 
+@pytest.mark.parametrize("against", [None, "rival"])
+def test_a_text_that_makes_the_judge_slow_scores_nothing(fake, make, against):
+    word = "pass" if against is None else "tie"
+    fake.answer = lambda request: verdict(word) if PLAIN in request["messages"][1]["content"] else (60.0, verdict(word))
+    start = time.monotonic()
+    given = make(endpoint={"timeout": 1.0, "retries": 3}, against=against)("Paris. Write a very long reason.", rival="Rome.")
+    assert (given.value, given.status) == (0.0, "scored") and given.evidence["not_in_form"] is True
+    assert given.reasons == ("no verdict on this text: no answer within 1 s",) and time.monotonic() - start < 20
+    assert sum(PLAIN not in request["messages"][1]["content"] for request in fake.requests) == 2, "a slow answer is asked for once more"
+
+
+@pytest.mark.parametrize("status", [504, 524])
+def test_a_text_on_which_a_proxy_gives_up_waiting_scores_nothing(fake, make, status):
+    fake.answer = lambda request: verdict("pass") if PLAIN in request["messages"][1]["content"] else (status, b"{}")
+    assert make()("Paris.").value == 0.0
+
+
+def test_a_text_slow_once_and_a_judge_always_slow_cost_nothing(fake, make):
+    fake.answer = lambda request: (60.0, "") if len(fake.requests) == 1 else verdict("pass")
+    assert make(endpoint={"timeout": 1.0})("Paris.").value == 1.0
+    fake.answer = lambda request: (60.0, verdict("pass"))
+    assert make(endpoint={"timeout": 0.3})("London.").status == "infra_error"
+
+
+def test_the_verdict_comes_before_the_reason(fake, make):
+    make()("Paris.")
+    assert list(fake.requests[0]["response_format"]["json_schema"]["schema"]["properties"]) == ["verdict", "reason"]
+
+
 @pytest.mark.parametrize("status", [400, 403, 413, 422])
 def test_a_text_that_the_endpoint_refuses_scores_nothing(fake, make, status):
     fake.answer = lambda request: verdict("pass") if section(request) == PLAIN else (status, b'{"error": {"message": "no"}}')
@@ -285,7 +314,7 @@ def test_a_text_that_the_endpoint_refuses_scores_nothing(fake, make, status):
     assert (given.value, given.status) == (0.0, "scored") and str(status) in given.reasons[0]
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 429, 500, 503])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 429, 500, 503, 504])
 def test_an_endpoint_that_refuses_everything_gives_no_verdict(fake, make, status):
     fake.answer = lambda request: (status, b'{"error": {"message": "no"}}')
     given = make()("Paris.")

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from earnest import UserError
 from earnest.rewards.expression import MAX_CHARACTERS, read_expression
-from earnest.rewards.forms import rational, undone
+from earnest.rewards.forms import isolated, rational, undone
 from earnest.rewards.latex import UnreadableError
 from earnest.rewards.math import math
+from earnest.rewards.polynomials import coprime
 from earnest.rewards.process import Pool
 from earnest.rewards.symbolic import UndecidedError, fractions, same
 
@@ -87,12 +88,36 @@ RIGHT = [
     ("3, 1, 2", "\\{1,2,3\\}"),
     ("(3,\\infty)\\cup(-\\infty,2)", "(-\\infty,2)\\cup(3,\\infty)"), ("x \\in [-2,7]", "[-2,7]"), ("[-2,7]", "x\\in[-2,7]"),
     ("5 > x", "x < 5"),
-    ("2x<10", "x<5"), ("-x>-5", "x<5"), ("7 \\ge x \\ge -2", "-2 \\le x \\le 7"), ("-2 <= x <= 7", "-2\\leq x\\leq 7"),
+    ("7 \\ge x \\ge -2", "-2 \\le x \\le 7"), ("-2 <= x <= 7", "-2\\leq x\\leq 7"),
     ("\\emptyset", "\\varnothing"),
     ("\\begin{pmatrix} 1 & 0.5 \\\\ 3 & 4 \\end{pmatrix}", "\\begin{bmatrix} 1 & \\frac{1}{2} \\\\ 3 & 4 \\end{bmatrix}"),
     ("1-\\sqrt{5}, 1+\\sqrt{5}", "1 \\pm \\sqrt{5}"), ("\\text{(C)}", "\\text{(C)}"), ("x = 2, y = 3", "y=3, x=2"), ("3:2", "3:2"),
     ("90", "90^\\circ"), ("90^{\\circ}", "90^\\circ"), ("\\boxed{90}^\\circ", "90^\\circ"),
     ("\\mathbb{R}\\setminus\\{0\\}", "\\mathbb{R} \\setminus \\{0\\}"),
+    # solved as the reference is, or the reference is not
+    ("5=x", "x=5"), ("2x=10", "2x=10"), ("x=5", "2x=10"), ("x=5", "3x+5=20"), ("x<5", "2x<10"), ("2x<10", "-x>-5"), ("y=2x+3", "y=3+2x"),
+    ("x^2=y", "y=x^2"), ("x \\ne 0", "x \\ne 0"), ("3, 5", "x=3, x=5"), ("x=3, 5", "x=3, x=5"), ("x=5, x=3", "x=3, x=5"),
+    ("y=-1, x=1", "x=1, y=-1"),
+    # finished in either form
+    ("\\frac{n^2+n}{2}", "\\frac{n(n+1)}{2}"), ("\\frac{n^2}{2}+\\frac{n}{2}", "\\frac{n(n+1)}{2}"),
+    ("\\frac{1}{2}n(n+1)", "\\frac{n(n+1)}{2}"), ("\\frac{n^2+n}{2}", "\\frac12 n(n+1)"), ("\\frac{1}{x^2+x}", "\\frac{1}{x(x+1)}"),
+    ("\\frac{1}{x+1}", "(x+1)^{-1}"), ("(x+1)^{-1}", "\\frac{1}{x+1}"), ("\\frac{1}{(x+1)^2}", "(x+1)^{-2}"),
+    ("\\sqrt{x+1}", "(x+1)^{1/2}"), ("(x+1)^{1/2}", "\\sqrt{x+1}"), ("\\sqrt[3]{x}", "x^{1/3}"), ("x^{3/2}", "x\\sqrt x"),
+    ("\\frac{1}{2\\sqrt x}", "\\frac12x^{-1/2}"), ("\\frac12x^{-1/2}", "\\frac{1}{2\\sqrt x}"),
+    ("\\frac{x}{\\sqrt{x^2+1}}", "x(x^2+1)^{-1/2}"),
+    ("\\frac{1}{e^x}", "e^{-x}"), ("e^{-2x}", "\\frac{1}{e^{2x}}"), ("\\frac{x}{2^x}", "x\\cdot 2^{-x}"),
+    ("\\frac3x-\\frac{1}{x^2}", "3x^{-1}-x^{-2}"), ("3x^{-1}-x^{-2}", "\\frac3x-\\frac{1}{x^2}"),
+    ("\\frac{1+x}{x-1}", "\\frac{x+1}{x-1}"), ("\\frac{-1-x}{1-x}", "\\frac{x+1}{x-1}"), ("1+\\frac1x", "\\frac{x+1}{x}"),
+    ("\\frac{2(x+1)}{3y}", "\\frac{2x+2}{3y}"), ("3\\cdot\\frac{\\sqrt2}{2}", "\\frac{3\\sqrt2}{2}"),
+    ("\\frac{3}{2}\\sqrt2", "\\frac{3\\sqrt2}{2}"),
+    ("\\sqrt{2\\pi}", "\\sqrt{2\\pi}"), ("\\sqrt{2+\\sqrt2}", "\\sqrt{\\sqrt2+2}"), ("e^{i\\pi/4}", "e^{\\frac{i\\pi}{4}}"),
+    ("e^{3/2}", "e^{\\frac32}"),
+    ("\\frac{1}{1+\\sqrt2}", "\\frac{1}{\\sqrt2+1}"), ("\\frac{1}{\\sqrt2}, -\\frac{1}{\\sqrt2}", "\\pm\\frac{\\sqrt2}{2}"),
+    ("\\frac{2\\pi}{3}", "\\frac{2\\pi}{3}"), ("\\frac{1+i}{2}", "\\frac12+\\frac{i}{2}"),
+    # words
+    ("\\boxed{\\text{Yes}}", "Yes"), ("Yes", "\\text{Yes}"), ("\\boxed{\\textbf{no}}", "No"), ("The answer is No.", "no"),
+    ("**True**", "True"),
+    ("\\boxed{\\mathrm{false}}", "False"), ("yxz", "xyz"),
     # what the reference leaves undone may stay so
     ("17\\times 23", "17\\times 23"), ("391", "17 \\times 23"), ("2^{10}", "2^{10}"), ("1024", "2^{10}"), ("10!", "10!"),
     ("9^{9^{9^{9}}}", "9^{9^{9^9}}"),
@@ -142,6 +167,32 @@ WRONG = [
     ("2\\sqrt{3}+3\\sqrt{3}", "5\\sqrt{3}"),
     ("\\frac{2\\sqrt{3}}{4}", "\\frac{\\sqrt{3}}{2}"), ("(1+\\sqrt{2})^2", "3+2\\sqrt{2}"), ("\\sin^2 x+\\cos^2 x", 1),
     ("x = 17\\times 23", "x=391"),
+    # an equation that is not solved, or for something else
+    ("\\boxed{3x+5=20}", "x=5"), ("2x=\\pi", "x=\\frac{\\pi}{2}"), ("2x<10", "x<5"), ("-x>-5", "x<5"), ("x=3x-10", "x=5"), ("x-5=0", "x=5"),
+    ("5-x=0", "5=x"), ("x<10-x", "x<5"), ("x=\\frac{y-3}{2}", "y=2x+3"), ("2x-y+3=0", "y=2x+3"), ("2x=4, 3y=9", "x=2, y=3"),
+    ("x=3, 2y=8", "2x=6, y=4"), ("x^2=49", "x=\\pm 7"), ("-4\\le 2x\\le 14", "-2\\le x\\le 7"),
+    # values of several variables without their names
+    ("3, 2", "x=2, y=3"), ("2, 3", "x=2, y=3"), ("\\{2, 3\\}", "x=2, y=3"), ("x=2, 3", "x=2, y=3"), ("x=3, y=2", "x=2, y=3"),
+    ("1, 2, 3", "a=1, b=2, c=3"), ("2, y=3", "x=2, y=3"),
+    # quotients that can be expanded, roots that can be taken apart, angles in degrees, fractions with a factor in common
+    ("\\frac{1+i}{1-i}", "i"), ("\\frac{1}{1-i}", "\\frac{1+i}{2}"), ("\\frac{1}{i}", "-i"),
+    ("\\frac{2+\\sqrt5}{2-\\sqrt5}", "-9-4\\sqrt5"),
+    ("(1+\\sqrt2)^{-1}", "\\sqrt2-1"), ("\\frac{\\sqrt6}{\\sqrt2}", "\\sqrt3"), ("\\frac{5\\sqrt6}{3\\sqrt2}", "\\frac{5\\sqrt3}{3}"),
+    ("\\sqrt6\\cdot\\frac{1}{\\sqrt2}", "\\sqrt3"), ("6^{1/2}\\cdot 2^{-1/2}", "\\sqrt3"), ("\\frac{6}{\\sqrt3}", "2\\sqrt3"),
+    ("2\\cdot\\frac{\\sqrt2}{2}", "\\sqrt2"), ("\\sqrt{7+4\\sqrt3}", "2+\\sqrt3"), ("(7+4\\sqrt3)^{1/2}", "2+\\sqrt3"),
+    ("\\sqrt{3+4i}", "2+i"),
+    ("\\sqrt{-3}", "i\\sqrt3"), ("\\sqrt{\\pi^2}", "\\pi"), ("\\sqrt{4\\pi}", "2\\sqrt\\pi"), ("120^\\circ", "\\frac{2\\pi}{3}"),
+    ("x=45^{\\circ}", "x=\\frac{\\pi}{4}"), ("30^\\circ, 60°", "\\frac{\\pi}{6}, \\frac{\\pi}{3}"), ("e^{i\\pi}", -1),
+    ("e^{2\\pi i}", 1), ("1^{\\pi}", 1),
+    ("(2i)(3i)", -6), ("\\frac{2\\pi}{3\\pi}", "\\frac23"), ("\\frac{x^2-1}{x^2-2x+1}", "\\frac{x+1}{x-1}"),
+    ("\\frac{(x+1)(x-1)}{(x-1)^2}", "\\frac{x+1}{x-1}"), ("\\frac{x^2-y^2}{x(x-y)}", "\\frac{x+y}{x}"),
+    ("\\frac{x^2+x}{x^2}", "\\frac{x+1}{x}"),
+    ("\\frac{2x}{4y}", "\\frac{x}{2y}"), ("\\frac1x+\\frac2x", "\\frac3x"), ("\\frac1x+\\frac1{x+1}", "\\frac{2x+1}{x^2+x}"),
+    ("\\frac{1}{1+\\frac1x}", "\\frac{x}{x+1}"), ("x^{-1}+\\frac1x", "\\frac2x"), ("2(x-3)+1", "2x-5"), ("5-(x+1)", "4-x"),
+    ("n(n+1)", "n^2+n"), ("n^2+n", "n(n+1)"),
+    ("\\frac{n(n+1)}{2}", "\\frac{n^2+n}{2}"),
+    # words
+    ("sYe", "Yes"), ("No", "Yes"), ("\\text{No}", "Yes"), ("on", "no"), ("Yes, no", "Yes"), ("\\boxed{\\text{False}}", "True"),
     ("2+3, 4", "5, 4"), ("(17\\cdot 23, 1)", "(391, 1)"), ("17\\times 23 = 391", 391), ("i^2", -1),
     # what covers the answer, and what is about it
     ("\\{41,42\\}", 42), ("\\{42\\}", 42), ("(0,100)", 42), ("0<x<100", 42), ("x>0", 42), ("42, 43", 42), ("42 \\pm 1", 42),
@@ -277,6 +328,48 @@ def test_arithmetic_on_numbers_is_always_left_undone(numbers, sign):
 def test_a_root_is_left_undone_exactly_if_a_power_divides_it(number, index):
     divides = any(number % factor**index == 0 for factor in range(2, number + 1))
     assert (undone(("root", ("num", str(index), "exact"), ("num", str(number), "exact"))) != frozenset()) == divides
+
+
+def multiplied(left, right):
+    """Coefficients of a product, from the constant one up."""
+    return [sum(a * b for i, a in enumerate(left) for j, b in enumerate(right) if i + j == at) for at in range(len(left) + len(right) - 1)]
+
+
+def written(coefficients):
+    return "+".join(f"({c})y x^{power}" for power, c in enumerate(coefficients))
+
+
+FACTORS = st.lists(st.integers(-9, 9), min_size=2, max_size=4).filter(lambda c: c[-1] != 0)
+
+
+@given(FACTORS, FACTORS, FACTORS)
+def test_polynomials_with_a_factor_in_common_are_never_coprime(left, right, factor):
+    assert not coprime(*(read_expression(written(multiplied(side, factor))) for side in (left, right)))
+
+
+@given(st.sets(st.integers(-20, 20), min_size=1, max_size=4), st.sets(st.integers(-20, 20), min_size=1, max_size=4))
+def test_polynomials_of_known_roots_are_coprime_exactly_if_they_share_none(left, right):
+    sides = [read_expression("".join(f"(x-({root}))" for root in sorted(roots))) for roots in (left, right)]
+    assert coprime(*sides) == (not left & right)
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "expected"),
+    [("x^2+1", "x+i", False), ("x^2+1", "x+1", True), ("\\sin^2 x-1", "\\sin x-1", False), ("a^2-2ab+b^2", "a-b", False),
+     ("x^{50}", "x", True),
+     ("x y", "z", True), ("\\pi x+\\pi", "2x+2", False), ("e^{x}", "x", True), ("2", "x", True)],
+)  # fmt: skip
+def test_what_has_a_factor_in_common(above, below, expected):  # and of degrees past the limit nothing is said
+    assert coprime(read_expression(above), read_expression(below)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("x=5", {"x"}), ("5=x", {"x"}), ("x=y", {"x", "y"}), ("3x=15", set()), ("x=2x-5", set()), ("-2<x<7", {"x"}),
+     ("f(x)=x+1", {"f(x)"}), ("1<2", set())],
+)  # fmt: skip
+def test_what_a_relation_is_solved_for(text, names):
+    assert {name for _, name in isolated(read_expression(text))} == names
 
 
 @pytest.mark.parametrize(

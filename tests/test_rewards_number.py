@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -68,6 +69,32 @@ RIGHT = [
     ("The answer is therefore 42.", 42), ("$\\boxed{42}$ is the final answer.", 42), ("\\boxed{42}\\text{ dollars}", 42),
     ("<think>Is it 41? Or 43? \\boxed{41}</think>\n42", 42), ("maybe 41</think>The answer is 42.", 42),
     ("It is one of 40, 41, 42, 43. The answer is 42.", 42), ("The answer to the question of 6 times 7 is 42.", 42),
+    ("The number of students not wearing hats is \\boxed{42}.", 42), ("Not counting Tom, there are \\boxed{42}.", 42),
+    # ordinary words around an answer, offers of help, headings, reasons, corrections, confirmations, other scripts
+    ("Natalia sold 48+24 = \\boxed{72} clips altogether in April and May.", 72), ("So Janet would make $\\boxed{18}$ every day.", 18),
+    ("The probability that it does not rain is \\boxed{\\frac25}.", 0.4), ("This can be written as \\boxed{\\frac12}.", 0.5),
+    ("She earns \\boxed{34} if she sells everything.", 34), ("42\n\nLet me know if you have any questions!", 42),
+    ("42. Would you like me to explain?", 42), ("\\boxed{42} Let me know if you need more", 42),
+    ("The answer is 42. Feel free to ask if you have any other questions.", 42), ("\\boxed{42}. If you have questions, please ask.", 42),
+    ("42\n\nPlease let me know if anything is not clear.", 42), ("The answer is:\n\n42", 42), ("The final answer is:\n**42**", 42),
+    ("Final answer:\n$$\n42\n$$", 42), ("The answer is 42, because 6*7=42.", 42), ("**Final Answer**\n\n\\[\n42\n\\]", 42),
+    ("The answer is\n\n42.", 42), ("The answer is 42 since 6*7 = 42.", 42), ("\\boxed{28} percent", "28%"), ("$\\boxed{28}$%", "28%"),
+    ("$\\boxed{28}\\%$", "28%"), ("There are \\boxed{5} meters of rope.", 5),
+    ("#### 1. Compute the cost\n6*7 = 42\n#### 2. Answer\n\\boxed{42}", 42), ("#### 1) First\nWe add.\n\n#### 2) Then\n\\boxed{42}", 42),
+    ("#### 1. Compute the cost\n6*7 = 42\n#### 42", 42), ("The answer is 41. On second thought, the answer is 42.", 42),
+    ("The answer is 41. I made an error. The answer is 42.", 42), ("The answer is 41. Let me recalculate. The answer is 42.", 42),
+    ("The answer is 41. Let me double-check. The answer is 42.", 42), ("The answer is 41. I miscounted. The answer is 42.", 42),
+    ("The answer is 41. I mean, the answer is 42.", 42), ("\\boxed{42}\n\nNo other values work.", 42),
+    ("\\boxed{42}. Let me recheck: 40+2=42, correct.", 42), ("The answer is 42. 6*7 is actually 42.", 42),
+    ("The answer is 42. The other 3 eggs would not be sold.", 42), ("\\frac{-1}{2}", -0.5), ("\\boxed{\\frac{-1}{2}}", -0.5),
+    ("\\frac{1}{-2}", -0.5), ("-\\frac{-1}{2}", 0.5), ("答案是\\boxed{42}", 42), ("\\boxed{42}元", 42), ("所以答案是\\boxed{42}。", 42),
+    ("The people who do not swim are 12-7 = \\boxed{5}.", 5), ("There are 20-4 = \\boxed{16} eggs that he won't use.", 16),
+    ("Each of them could eat \\boxed{7} in March and in May", 7), ("In lowest terms that is written as $\\boxed{\\frac34}$.", 0.75),
+    ("He writes 6*7 = \\boxed{42} letters.", 42), ("They should pay $\\boxed{42}$.", 42), ("42\n\nDon't hesitate to ask.", 42),
+    ("42. Do you want another one?", 42), ("So, the final answer is:\n\n$42$", 42), ("My answer:\n\\[ 42 \\]", 42),
+    ("Thus the answer is 42, since 42 is 6*7.", 42), ("#### 3. Result\nThe answer is 42.", 42),
+    ("The answer is 41. Let me double-check. I misread it. The answer is 42.", 42), ("\\boxed{42}\n\nNo remainder is left.", 42),
+    ("The answer is 42. Actually, to check: 84/2 = 42.", 42), ("答えは\\boxed{42}です。", 42), ("\\boxed{90^\\circ}", 90), ("90°", 90),
 ]  # fmt: skip
 
 
@@ -129,6 +156,33 @@ WRONG = [
     ("\\boxed{42}^2", 42),
     ("x \\neq \\boxed{42}", 42), ("x < \\boxed{42}", 42), ("\\frac{\\boxed{42}}{2}", 42), ("\\boxed{42} + 1", 42),
     ("2 \\cdot \\boxed{42}", 42),
+    ("\\boxed{42} 000", 42), ("I doubt it is \\boxed{42}.", 42), ("I am not saying \\boxed{42}.", 42), ("It's not being \\boxed{42}.", 42),
+    # the same words where they do doubt the answer
+    ("It is not \\boxed{42}.", 42), ("A user might write \\boxed{42}, but I disagree.", 42),
+    ("I do not think that \\boxed{42} is right", 42), ("I don't believe it is \\boxed{42}.", 42),
+    ("The answer would be \\boxed{42} if it rained.", 42), ("It may be \\boxed{42}.", 42), ("It might be \\boxed{42}.", 42),
+    ("It could be \\boxed{42}.", 42), ("One would think it is \\boxed{42}.", 42), ("Some would say \\boxed{42}.", 42),
+    ("It should not be \\boxed{42}", 42), ("Someone who cannot count would write \\boxed{42}.", 42),
+    ("The answer that I do not believe is \\boxed{42}.", 42), ("The value which is not right is \\boxed{42}.", 42),
+    ("That it is \\boxed{42} is not true.", 42), ("The claim that it is \\boxed{42} is false.", 42),
+    ("It is \\boxed{42} if you guess.", 42), ("\\boxed{42} would be wrong.", 42), ("\\boxed{42} is what a fool would say.", 42),
+    ("The wrong answer is written as \\boxed{42}.", 42), ("He has written \\boxed{42}.", 42), ("42. If it rains", 42), ("42. Or not", 42),
+    ("42. Please note that this is wrong", 42), ("42. Let me know if this is wrong, it may be 43", 42), ("42. Would you like 43?", 42),
+    ("42. Feel free to disagree.", 42), ("42. If you disagree, 43.", 42), ("42. Please ignore that.", 42), ("\\boxed{28} percent", 28),
+    ("$\\boxed{28}$%", 28), ("\\boxed{28\\%} percent", 28), ("The answer is 41. The answer is 42.", 42),
+    ("The answer is 42. The answer is 41. Wait, hmm.", 42), ("The answer is 42. Let me recheck.", 42),
+    ("\\boxed{42}. Actually it is 43.", 42), ("The answer is 42. Actually, 43.", 42), ("\\boxed{42}\n\nNo, that is wrong.", 42),
+    ("\\boxed{42}\n\nNo.", 42), ("The answer is 42. It would be 43.", 42), ("The answer is 42. The other answer would be 43.", 42),
+    ("The answer is 42, because I guess.", 42), ("The answer is 42, because it is not 43 or maybe it is.", 42), ("x\\boxed{42}", 42),
+    ("\\boxed{42}a", 42), ("The answer is:\n\n42 or 43", 42), ("The answer is:\n\n42\n\n43", 43), ("The answer is not:\n\n42", 42),
+    ("The wrong answer is:\n\n42", 42), ("The answer is 42. I made an error.", 42), ("\\boxed{42}. On second thought, no.", 42),
+    ("\\boxed{42} definitely not", 42), ("\\boxed{42} of course not", 42), ("\\boxed{42} eggs is not right", 42),
+    ("\\boxed{42} certainly isn't it", 42), ("\\boxed{42} if you like", 42), ("The answer is 42 as well as 43.", 42), ("42\nor\n43", 42),
+    ("The answer is:\n42\nor\n43", 42), ("\\boxed{42}\nor\n43", 42), ("The answer is:\n42\n43", 42),
+    ("The answer is 42. Wait, 42. That is wrong.", 42), ("The answer is 42. Wait, it is not 42.", 42),
+    ("It could have been \\boxed{42}", 42), ("不是\\boxed{42}", 42), ("\\boxed{42}万", 42), ("The answer is 42. Nope.", 42),
+    ("The number that is wrong is \\boxed{42}.", 42), ("I know that it never is \\boxed{42}", 42),
+    ("42. Let me know if I made a mistake.", 42),
 ]  # fmt: skip
 
 
@@ -189,6 +243,15 @@ def test_the_last_number_counts_only_where_that_is_asked_for():  # S-MV-12
         ("1.5e3", 1500, {"scientific": True}, 1.0), ("$1.5 \\times 10^{3}$", 1500, {"scientific": True}, 1.0), ("1.5e3", 1500, {}, 0.0),
         ("15*10^2", 1500, {"scientific": True}, 1.0), ("1e999", 5, {"scientific": True}, 0.0), ("1e-3", 0.001, {"scientific": True}, 1.0),
         ("-2x10^{-2}", -0.02, {"scientific": True}, 1.0),
+        # a unit or per cent behind a box is a part of it; "last" takes whole fractions
+        ("\\boxed{5} m", 5, {"units": ("m",), "unit_required": True}, 1.0), ("The length is $\\boxed{5}$ m.", 5, {"units": ("m",)}, 1.0),
+        ("\\boxed{5}\\text{ m}", 5, {"units": ("m",), "unit_required": True}, 1.0), ("\\boxed{5} m", 5, {"units": ("m",)}, 1.0),
+        ("The answer is 3/4.", 0.75, {"place": "last"}, 1.0), ("The answer is \\frac{3}{4}.", 0.75, {"place": "last"}, 1.0),
+        ("The length is \\boxed{5} feet.", "5 m", {"units": ("m",)}, 0.0), ("\\boxed{5} feet", 5, {"units": ("m",)}, 0.0),
+        ("\\boxed{5}", 5, {"units": ("m",), "unit_required": True}, 0.0), ("\\boxed{5}$ cm", 5, {"units": ("m",)}, 0.0),
+        ("\\boxed{5}\\text{ cm}", 5, {"units": ("m",)}, 0.0), ("The answer is 1/72.", 72, {"place": "last"}, 0.0),
+        ("72/1", 72, {"place": "last"}, 0.0), ("3/4", 3, {"place": "last"}, 0.0), ("3/4", 4, {"place": "last"}, 0.0),
+        ("\\frac{1}{72}", 72, {"place": "last"}, 0.0),
     ],
 )  # fmt: skip
 def test_what_an_option_declares(text, gold, options, expected):
@@ -302,7 +365,7 @@ def test_no_mutation_of_a_right_answer_raises(text, random):
     "unit",
     ["answer ", "answer=", " ", "*", "$", "\n", "9", "\\boxed{1}", "\\boxed{", "<answer>", "#### 1\n", "(not ", "1,", "it 1 ", ". ",
     "answer is 1. ", "\\text{",
-     "{", "- ", "1/", "\\frac"],
+     "{", "- ", "1/", "\\frac", "wait 42.5\n", "write 1", "that is ", "If you have ", "not doing ", "that it could 1 = ", "because "],
 )  # fmt: skip
 def test_long_texts_of_one_kind_take_no_longer_than_their_length(unit):
     import time
@@ -351,6 +414,19 @@ def test_gold_answers_of_gsm8k_are_right_and_mutated_ones_are_not():
         for wrong in mutants(gold, dice):
             assert marked(f"{work}#### {wrong}", row).value == 0.0, wrong
             assert anywhere(f"\\boxed{{{wrong}}}", row).value == 0.0, wrong
+
+
+@pytest.mark.skipif(not GSM8K.exists(), reason="the shared data are not here")
+def test_a_box_in_the_last_sentence_of_real_solutions_is_hardly_ever_doubted():
+    refused = total = 0
+    for row in map(json.loads, (GSM8K / "test.jsonl").open()):
+        work, _, gold = re.sub(r"<<.*?>>", "", row["answer"]).rpartition("#### ")
+        numerals = list(re.finditer(r"\d(?:[\d,.]*\d)?", work))
+        at = numerals[-1].span() if numerals else (0, 0)
+        if work[slice(*at)] == gold and "\n" not in work[at[1] :].strip() and "%" not in work[at[1] : at[1] + 2]:
+            total += 1
+            refused += value(f"{work[: at[0]]}\\boxed{{{gold}}}{work[at[1] :]}", gold) == 0.0
+    assert total > 1000 and refused <= 0.01 * total
 
 
 def test_the_reward_reads_a_box_without_being_given_a_parser():  # S-RP-14

@@ -34,6 +34,13 @@ WORK = """
             return value
         if what == "raise":
             raise KeyError(value)
+        if what == "sleep":
+            time.sleep(value)
+            return value
+        if what == "count and die":
+            with open(value, "a") as file:
+                file.write("x")
+            os._exit(3)
         if what == "die":
             os._exit(3)
         if what == "memory":
@@ -124,6 +131,34 @@ def test_a_worker_that_dies_is_replaced(pool):
     with pytest.raises(WorkerError, match="ended"):
         pool.call("die", deadline=20)
     assert pool.call("echo", 1, deadline=20) == 1
+
+
+def test_workers_that_were_killed_while_idle_cost_no_call_its_reply(pool):
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda n: pool.call("sleep", 0.5, deadline=60), range(2)))
+    killed = pool.pids()
+    assert len(killed) == 2
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+        assert gone(pid)
+    assert [pool.call("echo", n, deadline=20) for n in range(4)] == [0, 1, 2, 3]
+    assert not set(killed) & set(pool.pids()) and 1 <= len(pool.pids()) <= 2
+
+
+def test_a_call_whose_worker_is_killed_from_outside_is_made_again(pool):
+    pid = pool.call("pid", deadline=20)
+    with ThreadPoolExecutor(1) as threads:
+        reply = threads.submit(pool.call, "sleep", 2.0, deadline=60)
+        time.sleep(0.5)
+        os.kill(pid, signal.SIGKILL)
+        assert reply.result() == 2.0
+    assert pid not in pool.pids()
+
+
+def test_what_kills_every_worker_is_asked_twice_and_no_more(pool, tmp_path):
+    with pytest.raises(WorkerError, match="ended"):
+        pool.call("count and die", str(tmp_path / "deaths"), deadline=20)
+    assert (tmp_path / "deaths").read_text() == "xx"
 
 
 def test_a_module_that_does_not_import_is_no_fault_of_the_input(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sql_tasks import CHINOOK_QUERIES, advising_database, advising_queries, mutants
 
 from earnest.errors import UserError
+from earnest.rewards import sql_postgres
 from earnest.rewards.sql import sql
 from earnest.rewards.sql_compare import Group, accepts, close, differ, fits
 from earnest.rewards.sql_copies import copy_of
@@ -661,6 +662,41 @@ def ruled():
     return from_script(script + "".join(f"INSERT INTO knows VALUES ({a}, {b}, {2000 + a % 9});" for a, b in knows))
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE TABLE b (y); CREATE TABLE a (x REFERENCES b)",
+        "CREATE TABLE b (y); CREATE TABLE a (x REFERENCES b (no_such))",
+        "CREATE TABLE b (y, z AS (y)); CREATE TABLE a (x REFERENCES b (z))",
+        "CREATE TABLE b (y PRIMARY KEY); CREATE TABLE a (x, w AS (x) REFERENCES b)",
+        "CREATE TABLE b (y PRIMARY KEY, z); CREATE TABLE a (x, w, FOREIGN KEY (x, w) REFERENCES b)",
+        "CREATE TABLE b (y PRIMARY KEY, z); CREATE TABLE a (x, w AS (x), FOREIGN KEY (x, w) REFERENCES b (y, z))",
+        "CREATE TABLE b (y); CREATE TABLE a (x REFERENCES a)",
+        "CREATE TABLE b (y); CREATE VIEW v AS SELECT y FROM b; CREATE TABLE a (x REFERENCES v (y))",
+        "CREATE TABLE b (y); CREATE TABLE a (x REFERENCES nowhere (y))",
+    ],
+)
+def test_a_foreign_key_that_points_nowhere_is_no_crash(script):
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(f"{script}; ALTER TABLE a ADD COLUMN pay INT;")
+    connection.executemany("INSERT INTO a (x, pay) VALUES (?, ?)", [(i % 3, i) for i in range(20)])
+    connection.execute("INSERT INTO b (y) VALUES (1)")
+    connection.commit()
+    verifier = sql("sql", database=connection.serialize())
+    assert verifier("SELECT x FROM a WHERE pay > 9", sql="SELECT x FROM a WHERE pay >= 10").value == 1.0
+    assert verifier("SELECT x FROM a WHERE pay > 8", sql="SELECT x FROM a WHERE pay >= 10").value == 0.0
+
+
+def test_an_implied_key_is_the_primary_key_in_its_order():
+    connection = sqlite3.connect(":memory:")
+    connection.executescript("CREATE TABLE b (y, z, PRIMARY KEY (z, y)); CREATE TABLE a (p, q, FOREIGN KEY (p, q) REFERENCES b);")
+    connection.executescript("INSERT INTO b VALUES (1, 10), (2, 20), (3, 30), (4, 40); INSERT INTO a VALUES (10, 1), (20, 2), (40, 4);")
+    for seed in range(20):
+        copy = sqlite3.connect(":memory:")
+        copy.deserialize(copy_of(connection.serialize(), seed))
+        assert copy.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_copy_keeps_the_rules_and_changes_the_data(seed):
     image = ruled()
@@ -879,3 +915,34 @@ def test_a_server_that_cannot_be_reached_is_no_verdict():
     pytest.importorskip("psycopg")
     nowhere = [f"postgresql://127.0.0.1:1/{name}?connect_timeout=1" for name in "ab"]
     assert on_postgres(nowhere, "SELECT 1", "SELECT 1").status == "infra_error"
+
+
+@pytest.mark.parametrize(("breaks", "status"), [(1, "rows"), (2, "error"), ("then away", "infra")])
+def test_a_connection_that_breaks_is_made_once_more(monkeypatch, breaks, status):
+    psycopg = pytest.importorskip("psycopg")
+    made = []
+
+    class Connection:
+        broken = False
+
+        def cancel(self):
+            pass
+
+        close = cancel
+
+    def connect(*args, **options):
+        made.append(Connection())
+        if breaks == "then away" and len(made) > 1:
+            raise psycopg.OperationalError("nobody there")
+        return made[-1]
+
+    def ran(connection, statement, limits):
+        if breaks == "then away" or len(made) <= breaks:
+            connection.broken = True
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        return sql_postgres.Answer("rows", ((1,),), ("x",))
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    monkeypatch.setattr(sql_postgres, "_run", ran)
+    assert sql_postgres.run("postgresql://localhost/x", "SELECT 1").status == status
+    assert len(made) == 2

@@ -319,6 +319,65 @@ def test_the_environments_connection_is_left_as_it_was():
     connection.execute("SELECT * FROM payments").fetchone()["customer"]
 
 
+SHADOW = "CREATE TEMP VIEW payments AS SELECT id, customer, amount, iif(id = 1, 'refunded', status) status, updated_at FROM main.payments;"
+TEMP_REFUNDS = "CREATE TEMP TABLE refunds (id INTEGER PRIMARY KEY, payment, amount); INSERT INTO temp.refunds VALUES (1, 1, 10.0);"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        SHADOW + TEMP_REFUNDS,
+        SHADOW + "INSERT INTO refunds (payment, amount) VALUES (1, 10.0)",
+        "UPDATE payments SET status = 'refunded' WHERE id = 1;" + TEMP_REFUNDS,
+        "ATTACH ':memory:' AS other; CREATE TABLE other.refunds (id, payment, amount); INSERT INTO other.refunds VALUES (1, 1, 10.0);"
+        + SHADOW,
+    ],
+)
+def test_what_is_temporary_is_no_part_of_the_state(script):
+    assert sql_value(script) == 0.0
+
+
+def test_what_is_temporary_spoils_nothing():
+    assert sql_value(REFUND, "CREATE TEMP TABLE payments (x); CREATE TEMP TABLE notes (x)") == 1.0
+    assert digest(shop("CREATE TEMP TABLE log (line)")) == digest(shop())
+
+
+def test_a_temporary_copy_hides_no_forbidden_removal():
+    hidden = "CREATE TEMP TABLE log AS SELECT * FROM main.log; DELETE FROM main.log;"
+    said = score(shop(hidden, REFUND), start=shop(), goal=shop(REFUND), keys={}, forbidden=[Effect("removed", "log")], may_differ=["log"])
+    assert said.value == 0.0 and said.reasons == ("forbidden: removed log",)
+
+
+@pytest.mark.parametrize("table", ["payments", "log"])
+def test_a_view_without_end_is_never_asked(table):
+    endless = f"CREATE TEMP VIEW {table} AS WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x FROM r WHERE x < 0"
+    assert sql_value(REFUND, endless) == 1.0
+
+
+def test_a_statement_that_takes_too_long_is_broken_off(monkeypatch):
+    monkeypatch.setattr(database, "MOST_SECONDS", -1.0)  # over before it began
+    monkeypatch.setattr(database, "STEPS", 10)
+    rows = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r LIMIT 5000) INSERT INTO log SELECT x FROM r"
+    connection = shop(rows)
+    with pytest.raises(UnreadableError, match="takes more than"):
+        read_database(connection)
+    assert connection.execute("SELECT count(*) FROM log").fetchone() == (5001,), "and the connection works as before"
+
+
+def test_a_file_that_changed_is_read_again(tmp_path):
+    path = tmp_path / "shop.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(SCHEMA)
+        first = read_database(path)
+        assert read_database(str(path)) is first
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("INSERT INTO log VALUES ('later')")
+        connection.commit()
+        assert len(read_database(path).tables["log"].rows) == 2
+    text = json.dumps(GOAL)
+    assert read_database(text) is read_database(text) and read_database(text) == read_database(GOAL)
+
+
 def test_uncommitted_changes_count_in_a_connection_and_not_in_a_file(tmp_path):
     path = tmp_path / "shop.db"
     connection = sqlite3.connect(path, isolation_level=None)
@@ -384,6 +443,28 @@ def test_text_that_is_no_unicode_is_a_difference_and_no_crash():
 )  # fmt: skip
 def test_state_and_answer_must_both_hold(final, text, expected):  # S-TE-03
     assert value(final, text, says="outputs") == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "expected"),
+    [
+        ([10], " ".join(map(str, range(1000))), 0.0),
+        ([10], "It is one of 1, 2, 3, 4, 5, 6, 7, 8, 9, 10.", 0.0),
+        ([10], "$1.00 $2.00 $3.00 $4.00 $5.00 $6.00 $7.00 $8.00 $9.00 $10.00", 0.0),
+        ([10, 20], "Payments 1 and 2: 10 and 20 of 30, so 0 is left. Ask again in 5 days.", 1.0),
+        ([10], "10 back, 10 once more: 10, 10, 10, 10, 10, 10, 10, 10, 10 are the same.", 1.0),
+        (["A-17"], " ".join(f"A-{n}" for n in range(30)), 0.0),
+        (["A-17"], " ".join(f"{letter}-17" for letter in "ABCDEFGHIJKL"), 0.0),
+        (["#W17a"], " ".join(f"#w{n}a" for n in range(30)), 0.0),
+        (["16-17"], "-".join(map(str, range(10, 30))), 0.0),
+        (["A-17"], "Order A-17 was refunded; A-18 was not.", 1.0),
+        (["Bern"], "It goes to Bern.", 1.0),
+    ],
+)
+def test_a_list_of_guesses_says_nothing(wanted, text, expected):
+    row = {"expected": GOAL, "start": START, "final": GOAL, "outputs": wanted}
+    assert final_state(keys=KEYS, says="outputs")(Attempt.of(text), row).value == expected
+    assert final_state(keys=KEYS, says="outputs", most_besides=10**6)(Attempt.of(text), row).value == 1.0
 
 
 # environments

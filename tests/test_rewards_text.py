@@ -334,3 +334,10 @@ def test_blocks_are_read_as_the_slow_reference_reads_them(pieces):
 @given(st.lists(st.sampled_from([*TAGS, "<", ">", "/", "\ud800", "answer", "\x00"]), max_size=20).map("".join) | st.text(max_size=40))
 def test_no_text_raises(text):
     assert raw(text) in (0.0, 1.0) and LOOSE(text, answer="4").value in (0.0, 1.0)
+
+
+@pytest.mark.parametrize("answer", ["<answer>x</answer>", "x", "", "<answer>x</answer><answer>x</answer>"])
+def test_a_row_that_is_invalid_is_so_inside_tags_whatever_is_answered(answer):
+    assert tagged(label(("x", "y"), "gold"))(answer, gold="z").status == "invalid_task"
+    assert tagged(text_answer("gold"))(answer, gold=" ").status == "invalid_task"
+    assert tagged(text_answer("gold"))(answer, gold="y").value == 0.0

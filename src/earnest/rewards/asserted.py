@@ -13,11 +13,12 @@ guesses gains nothing by it, since still only one answer counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
+from earnest.rewards.doubt import NUMERAL, corrects, doubtful, doubtful_before, taken_back, without_sign_offs
 from earnest.text import CLOSE, OPEN, split_thinking
 
 Place = Literal["any", "whole", "box", "tag", "marker", "sentence", "last"]
@@ -29,57 +30,42 @@ LONGEST_ANSWER = 1_000  # characters of one answer
 NEARBY = 200  # characters before a box that can make it a part of something
 MOST = 50  # places in a text that assert an answer
 MOST_WORDS = 200  # times the word "answer" is looked into, the last ones
-LONGEST_SIGN_OFF = 100  # characters of a greeting after an answer that stands alone
+LONGEST_GREETING = 100  # characters of a greeting after an answer that stands alone
 
-# Function words are a closed class: these are all that English turns an assertion into something else with.
-_NEGATION = r"not|\w+n['’]t|cannot|never|no|nor|neither|wrong|incorrect|incorrectly|false|untrue|mistaken"
-_CONDITION = r"if|unless|whether|either|suppose|supposing|assume|assuming|imagine"
-_MODAL = r"might|may|could|would|should"
-_HEDGE = r"maybe|perhaps|possibly|probably|presumably|likely|guess|guessing|unsure|uncertain|alternatively"
-_ATTRIBUTION = (
-    r"think|thinks|thought|believe|believes|say|says|said|claim|claims|claimed|write|writes|wrote|written|suggest|suggests|suggested|"
-    r"argue|argues|propose|proposes|disagree|disagrees|according"
-)
-_CONTRAST = r"or|but|however|though|although|yet|except|instead|rather"
-_RETRACTION = (
-    r"wait|actually|correction|correcting|oops|sorry|instead|scratch|recheck|rechecking|redo|retract|disagree|mistake|mistaken|"
-    r"wrong|incorrect|hmm"
-)
-
-
-def _words(*classes: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w\\])(?:{'|'.join(classes)})(?![\w])", re.IGNORECASE)
-
-
-_LEFT = _words(_NEGATION, _CONDITION, _MODAL, _HEDGE, _ATTRIBUTION)  # in the same clause, before the answer
-_RIGHT = _words(_NEGATION, _CONDITION, _MODAL, _HEDGE, _ATTRIBUTION, _CONTRAST)  # in the same sentence, after it
-_HEDGED = _words(_HEDGE, r"not\s+(?:so\s+|quite\s+|entirely\s+|really\s+)?(?:sure|certain)")  # anywhere in the sentence
-_CORRECTS = _words(_RETRACTION, r"no|not")  # between two answers
-_TAKES_BACK = _words(_RETRACTION, _HEDGE, r"not\s+(?:sure|certain|it|so|true|right|correct|the\s+\w*\s*answer)")  # in a later sentence
-_LEAVES_OPEN = _words(_NEGATION, _CONTRAST, _MODAL, _HEDGE)  # in a later sentence about the answer that has a number
-_ABOUT_IT = re.compile(r"\W*(?:or|alternatively|it|this|that|the|but|not|another|also|maybe|perhaps)\b", re.IGNORECASE)
-
-_NUMERAL = re.compile(r"\d")
-_SENTENCE_END = re.compile(r"[.!?](?=[\s\"'”’)*_`]|$)|\n")
+_SENTENCE_END = re.compile(r"[.!?](?=[\s\"'”’)*_`]|$)|[\n。！？]")
 _CLAUSE_START = re.compile(r"[,;]\s|(?<![\w\\])(?:so|thus|hence|therefore|then)(?!\w)", re.IGNORECASE)
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
 _ANSWER_WORD = re.compile(r"(?<![\w\\])answer(?![\w])(?!>)", re.IGNORECASE)
 # a colon counts right after the word only: "give the answer in per cent: 3/6 = 50%" is a step
 _CONNECTOR = re.compile(r"(?<=answer)[\s*_]*[:=]|(?<!\w)(?:is|are|equals)(?!\w)\s*:?", re.IGNORECASE)
-_HEADING = re.compile(r"(?im)^[#*_ \t]*+(?:the\s+)?(?:final\s+)?answer[ \t]*+:?[*_ \t]*+\n\s*+")
+_HEADING = re.compile(
+    r"(?im)^[#*_ \t]*+(?:(?:so|thus|hence|therefore)\b,?[ \t]+)?(?:(?:the|my|our)[ \t]+)?(?:(?:final|correct)[ \t]+)?"
+    r"answer(?:[ \t]+is)?[ \t]*+:?[*_ \t]*+\n\s*+"
+)
+_DISPLAY = re.compile(r"(?:\$\$|\\\[)\s{0,9}([^\n$]{1,1000}?)\s{0,9}(?:\$\$|\\\])")
+_REASON = re.compile(r",?\s+(?:because|since|as(?!\s+(?:well|opposed)\b))\s", re.IGNORECASE)
+_NUMBERED = re.compile(r"\W*\d+[.):]\s+\D*[^\W\d]")
 _BLANK = re.compile(r"[\s*_`$#.!\\()\[\]-]*\Z")
 _SPACING = r"(?:\s|\$|\\[()\[\],;:! ]|\*\*|__|\\(?:quad|qquad|displaystyle|left|right)(?![A-Za-z]))*"
 _OPERATOR = r"[+*/^_<>×÷±≠≈−-]|\\(?:times|cdot|div|pm|mp|sqrt|frac|ne|neq|not|le|leq|ge|geq|approx|in)(?![A-Za-z])"
 _LARGER_LEFT = re.compile(rf"(?:{_OPERATOR}|\{{){_SPACING}\Z")
 _WORDS_BEFORE = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}\s*\Z")
 _ADVERB = re.compile(r"\A(?:therefore|thus|hence|then|simply|exactly|indeed)\s+", re.IGNORECASE)
-_GLUED_LEFT = re.compile(r"(?<!\\)(?<![A-Za-z])[\w)}]+\Z")
+# scripts without spaces between words, but for their numerals: 42万 is no 42
+_NO_SPACES = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
+_LETTER = rf"[^\W{_NO_SPACES}]|[一二三四五六七八九十百千万萬亿億兆半]"
+_GLUED_LEFT = re.compile(rf"(?<!\\)(?<![A-Za-z])(?:{_LETTER}|[)}}])+\Z")
 _LARGER_RIGHT = re.compile(
-    rf"[\w({{]|{_SPACING}(?:[+*/×÷±−-]\s*(?:[\d\\({{]|[A-Za-z]\b)|\^(?!\s*\{{?\s*\\circ)|_[\w{{\\]|[<>≠≈]|"
+    rf"(?:{_LETTER})|[({{]|[ \t]+\d|{_SPACING}(?:[+*/×÷±−-]\s*(?:[\d\\({{]|[A-Za-z]\b)|\^(?!\s*\{{?\s*\\circ)|_[\w{{\\]|[<>≠≈]|"
     r"\\(?:times|cdot|div|pm|mp|ne|neq|cup|cap|frac|sqrt|pi)(?![A-Za-z]))"
 )
-_PERCENT_AFTER = re.compile(r"\s*\\?%")
+_PERCENT_AFTER = re.compile(r"\s*\$?\s*(?:\\?%|(?:percent|per\s+cent|pct)\b)", re.IGNORECASE)
+_UNIT_AFTER = re.compile(rf"{_SPACING}(?:\\(?:text|mathrm|mbox)\s*\{{\s*)?")
+_WORD_AFTER = re.compile(
+    r"(?!(?:is|are|was|were|and|or|but|so|in|on|at|as|for|of|to|from|by|with|per|each|every|because|since|when|if|that|which|not|the|a|an|"
+    r"would|altogether|total|left|more|now|today|I|long|wide|tall|high|deep|away|apart)\b)[^\W\d_]+"
+)
 
 
 @dataclass(frozen=True)
@@ -107,7 +93,14 @@ class _Candidate:
     raw: str
 
 
-def find_asserted(text: str, read: Read, place: Place = "any", marker: str = "####", digits: re.Pattern[str] | None = None) -> Asserted:
+def find_asserted(
+    text: str,
+    read: Read,
+    place: Place = "any",
+    marker: str = "####",
+    digits: re.Pattern[str] | None = None,
+    units: Sequence[str] = (),
+) -> Asserted:
     """Find the one answer that a text asserts.
 
     Args:
@@ -118,6 +111,7 @@ def find_asserted(text: str, read: Read, place: Place = "any", marker: str = "##
             last numeral wherever it stands: lenient, and gamed by "not 42", 1 to 100, and the like.
         marker: What starts the line of an answer, as in GSM8K.
         digits: For "last": what a numeral looks like.
+        units: Names of a unit; where there are any, a word that follows a box is a part of its answer.
 
     Returns:
         The answer, or why there is none.
@@ -129,7 +123,8 @@ def find_asserted(text: str, read: Read, place: Place = "any", marker: str = "##
         return Asserted(None, "", "tags of thinking stand in the answer")
     if place == "last":
         return _last(body, read, digits or re.compile(r"\d+"))
-    found, broken = _candidates(body, place, marker, read)
+    body = without_sign_offs(body)
+    found, broken = _candidates(body, place, marker, read, units)
     if broken:
         return Asserted(None, "", broken)
     if not found:
@@ -145,7 +140,7 @@ def _after_thinking(text: str) -> str | None:
     return None if OPEN in body or CLOSE in body else body
 
 
-def _candidates(text: str, place: Place, marker: str, read: Read) -> tuple[list[_Candidate], str]:
+def _candidates(text: str, place: Place, marker: str, read: Read, units: Sequence[str]) -> tuple[list[_Candidate], str]:
     """Every place of the wanted forms in order, the innermost where forms stand in each other; or what is broken."""
     wanted = ("tag", "box", "marker", "sentence") if place == "any" else (place,)
     found: list[_Candidate] = []
@@ -156,7 +151,7 @@ def _candidates(text: str, place: Place, marker: str, read: Read) -> tuple[list[
         if tags:
             found.append(_Candidate("tag", tags[0].start(), tags[1].end(), text[tags[0].end() : tags[1].start()]))
     if "box" in wanted or place in ("tag", "marker"):
-        boxes, broken = _boxes(text)
+        boxes, broken = _boxes(text, units)
         if broken and "box" in wanted:
             return [], broken
         found += boxes
@@ -166,7 +161,9 @@ def _candidates(text: str, place: Place, marker: str, read: Read) -> tuple[list[
         answers = (
             _Candidate("marker", m.start(), m.end(), m.group(1))
             for m in lines
-            if place == "marker" or _NUMERAL.match(m.group(1).lstrip("-+−$ ")) or read(m.group(1)[:LONGEST_ANSWER]) is not None
+            if place == "marker"
+            or (NUMERAL.match(m.group(1).lstrip("-+−$ ")) and not _NUMBERED.match(m.group(1)[:NEARBY]))
+            or read(m.group(1)[:LONGEST_ANSWER]) is not None
         )
         found += islice(answers, MOST + 1)
     if "sentence" in wanted:
@@ -188,7 +185,7 @@ def _wraps(text: str, outer: _Candidate, inner: _Candidate) -> bool:
     return inner.kind == "box" and _BLANK.match(around) is not None
 
 
-def _boxes(text: str) -> tuple[list[_Candidate], str]:
+def _boxes(text: str, units: Sequence[str]) -> tuple[list[_Candidate], str]:
     """All boxes with their braces balanced; a box in a box is refused."""
     found: list[_Candidate] = []
     for match in _BOX.finditer(text):
@@ -206,26 +203,46 @@ def _boxes(text: str) -> tuple[list[_Candidate], str]:
         percent = _PERCENT_AFTER.match(text, position)
         if percent:
             raw, position = raw + "%", percent.end()
+        elif units:
+            name, position = _unit_after(text, position, units)
+            raw += name
         found.append(_Candidate("box", match.start(), position, raw))
         if len(found) > MOST:
             break
     return found, ""
 
 
+def _unit_after(text: str, position: int, units: Sequence[str]) -> tuple[str, int]:
+    """The unit, or the word in the place of one, that follows a box, and where it ends."""
+    start = _UNIT_AFTER.match(text, position).end()
+    for unit in sorted(units, key=len, reverse=True):
+        if text.startswith(unit, start) and not re.match(r"[\w/^]", text[start + len(unit) : start + len(unit) + 1]):
+            return f" {unit}", start + len(unit)
+    word = _WORD_AFTER.match(text, start) if start > position else None
+    return (f" {word.group()}", word.end()) if word else ("", position)
+
+
 def _sentences(text: str, read: Read) -> list[_Candidate]:
     """Sentences that say what the answer is, and headings that say it of the line below."""
     found = []
     for match in _HEADING.finditer(text):
-        end = text.find("\n", match.end())
+        display = _DISPLAY.match(text, match.end())
+        end = display.end() if display else text.find("\n", match.end())
         end = len(text) if end < 0 else end
-        if end - match.end() <= LONGEST_ANSWER and read(text[match.end() : end]) is not None:
-            found.append(_Candidate("sentence", match.start(), end, text[match.end() : end]))
+        raw = display.group(1) if display else text[match.end() : end]
+        below = text[end : end + LONGEST_ANSWER].strip().partition("\n")[0]
+        if len(raw) <= LONGEST_ANSWER and read(raw) is not None and not (below and read(below) is not None):
+            found.append(_Candidate("sentence", match.start(), end, raw))
     for word in list(_ANSWER_WORD.finditer(text))[-MOST_WORDS:]:
         end = _sentence_end(text, word.end(), word.end() + LONGEST_ANSWER)
         connector = _CONNECTOR.search(text, word.end(), min(end, word.end() + 100))
         if not connector:
             continue
         raw = _ADVERB.sub("", text[connector.end() : end].strip(), count=1)
+        reason = _REASON.search(text, connector.end(), end) if read(raw) is None else None
+        if reason:
+            end = reason.start()
+            raw = _ADVERB.sub("", text[connector.end() : end].strip(), count=1)
         # a box in the sentence is an answer of its own, and what is no answer ("the answer is as follows") is no assertion
         if read(raw) is not None:
             found.append(_Candidate("sentence", word.start(), end, raw))
@@ -246,10 +263,10 @@ def _agreed(text: str, found: list[_Candidate], read: Read) -> Asserted:
     for index in range(len(found) - 1, 0, -1):
         if values[index - 1] == values[-1]:
             continue
-        if not _CORRECTS.search(text[found[index - 1].end : found[index].start]):
+        if not corrects(text[found[index - 1].end : found[index].start]):
             return Asserted(None, last.raw, "several answers are asserted and they differ")
         break
-    reason = _doubt(text, last)
+    reason = _doubt(text, last) or taken_back(text[_sentence_end(text, last.end) :], values[-1], read)
     return Asserted(None, last.raw, reason) if reason else Asserted(values[-1], last.raw, "")
 
 
@@ -263,13 +280,13 @@ def _doubt(text: str, answer: _Candidate) -> str:
     said = text[answer.start : answer.end].replace(answer.raw, "", 1) if answer.kind == "sentence" else ""
     if _quoted(text, start, answer.start):
         return "the answer is quoted"
-    if end < len(text) and text[end] == "?":
+    if end < len(text) and text[end] in "?？":
         return "the answer is a question"
-    if _LEFT.search(clause) or _RIGHT.search(said) or _RIGHT.search(after) or _HEDGED.search(before):
+    if doubtful_before(before, clause) or doubtful(said) or doubtful(after, before):
         return "the answer is negated, hedged or conditional"
     if answer.kind == "box" and _part_of_more(before, text[answer.end : end + 1]):
         return "the box is a part of something larger"
-    return _taken_back(text[end:])
+    return ""
 
 
 def _goes_on(text: str, end: int) -> bool:
@@ -291,16 +308,6 @@ def _part_of_more(before: str, after: str) -> bool:
     return bool(_LARGER_LEFT.search(before) or _GLUED_LEFT.search(before) or _LARGER_RIGHT.match(after))
 
 
-def _taken_back(rest: str) -> str:
-    """Whether a later sentence takes the answer back or leaves it open."""
-    for sentence in re.split(r"[.!?](?:\s|$)|\n", rest):
-        if _TAKES_BACK.search(sentence) or re.match(r"\W*no\b", sentence, re.IGNORECASE):
-            return "later words take the answer back"
-        if _ABOUT_IT.match(sentence) and _NUMERAL.search(sentence) and _LEAVES_OPEN.search(sentence):
-            return "later words leave the answer open"
-    return ""
-
-
 def _whole(text: str, read: Read) -> Asserted:
     """A text that is an answer and nothing else, or an answer and a short greeting without another number."""
     body = text.strip()
@@ -309,9 +316,9 @@ def _whole(text: str, read: Read) -> Asserted:
     end = _SENTENCE_END.search(body)
     if end:
         first, rest = body[: end.start()], body[end.end() :].strip()
-        greeting = len(rest) <= LONGEST_SIGN_OFF and not _NUMERAL.search(rest) and "\\" not in rest and not _taken_back(rest)
+        greeting = len(rest) <= LONGEST_GREETING and not NUMERAL.search(rest) and "\\" not in rest and not taken_back(rest, None, read)
         value = read(first) if greeting and body[end.start()] != "?" and len(first) <= LONGEST_ANSWER else None
-        if value is not None and not _RIGHT.search(rest.split(".")[0]):
+        if value is not None and not doubtful(rest.split(".")[0]):
             return Asserted(value, first, "")
     return Asserted(None, "", "no answer is asserted")
 

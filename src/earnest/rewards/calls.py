@@ -20,7 +20,10 @@ from earnest.task import Message, Row
 
 LONGEST = 100_000  # characters of one call's arguments, and of a text that is searched for calls
 MOST = 64  # calls of one turn that are looked at: more is no honest answer
+NEAR = 1000  # characters of a tool's answer that cannot be read, within which any key "error" is taken for its own
 STYLES = ("hermes", "json")
+_PIECE = re.compile(r""""(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?|[{}\[\]()]""", re.DOTALL)
+_IS_KEY = re.compile(r"\s*(?:\Z|:\s*+(?!(?:None|null|False|false|0)\s*[,}]))")
 
 
 @dataclass(frozen=True)
@@ -87,9 +90,29 @@ def calls_in(attempt: Attempt, failed: Callable[[Any], bool] | None = None) -> t
 
 
 def is_error(content: Any) -> bool:
-    """Whether a tool's answer tells of an error: an object whose "error" is neither null, false nor 0, as TRL and many have it."""
+    """Whether a tool's answer tells of an error: an object whose "error" is neither null, false nor 0, as TRL and many have it.
+
+    So does what begins like an object, cannot be read (cut off, too long or too deep, or with the Python form of an exception in it) and
+    has such a key: what is unclear must not count as a success.
+    """
     answer = answer_object(content)
-    return answer is not None and answer.get("error") not in (None, False)
+    if answer is not None:
+        return answer.get("error") not in (None, False)
+    return isinstance(content, str) and content.lstrip().startswith("{") and _has_error_key(content.lstrip())
+
+
+def _has_error_key(text: str) -> bool:
+    """Whether an object that cannot be read has a key "error": among its own keys, or anywhere near its start."""
+    depth = 0
+    for match in _PIECE.finditer(text):
+        piece = match.group()
+        if piece in "{[(":
+            depth += 1
+        elif piece in "}])":
+            depth -= 1
+        elif piece[1:] == f"error{piece[0]}" and (depth <= 1 or match.start() < NEAR) and _IS_KEY.match(text, match.end()):
+            return True
+    return False
 
 
 def answer_object(content: Any) -> Mapping[str, Any] | None:
@@ -154,11 +177,13 @@ def parse_calls(
     return calls, (*(call.problem for call in calls if call.problem), *reasons)
 
 
-# What chat templates mark turns, thinking and calls with. The first kind counts without its end too: it may have been cut off.
+# What chat templates mark turns, thinking and calls with. The first kind counts without its end too: it may have been cut off. Some
+# families of models put their name before it: <seed:think>, <longcat_think>.
 _CONTROL = re.compile(
-    r"</?\s*(?:think(?:ing)?|tool_(?:calls?|responses?|results?|outputs?|code)|function_(?:calls?|results?)|(?:start|end)_of_turn)\b[^<>]*>?"
+    r"</?\s*(?:[a-z0-9]+[:_])?(?:think(?:ing)?|tool_(?:calls?|responses?|results?|outputs?|code)|function_(?:calls?|results?)|(?:start|end)_of_turn)\b[^<>]*>?"
     r"|</?\s*(?:tools?|functions?|reasoning|bos|eos|pad|unk|s)>|<function=[^<>]*>?"
-    r"|<[|｜][^<>]{0,60}[|｜]>|\[/?(?:TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|INST|SYSTEM_PROMPT|THINK)\]|<</?SYS>>",
+    r"|<[|｜][^<>]{0,60}[|｜]>|\[/?(?:TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|INST|SYSTEM_PROMPT|THINK)\]|<</?SYS>>"
+    r"|(?-i:\[(?:ARGS|CALL_ID)\])",
     re.IGNORECASE,
 )
 

@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from earnest.rewards.code_child import NotPlainError, encode
 from earnest.rewards.code_compare import Equality, canonical
-from earnest.rewards.code_run import ENDINGS, GRACE, LIMITS, READY_LINE, Call, Fence, Outcome, Runner, Setting, extract_code, unstarted
-from earnest.rewards.code_tally import FunctionTest, Tally, score_calls
+from earnest.rewards.code_run import ENDINGS, LIMITS, READY_LINE, Call, Fence, Outcome, Runner, Setting, extract_code, unstarted
+from earnest.rewards.code_tally import FunctionTest, Tally, score_calls, too_weak, weak_calls
 from earnest.rewards.code_tests import assert_tests, pytest_suite
 from earnest.rewards.verifier import Score, Verifier, invalid_task
 from earnest.sandbox.sandbox import Limits, Sandbox
@@ -61,7 +61,8 @@ def function_calls(
     A test is a mapping: `args` (a list) and `kwargs`, then `expected` or `raises` (the name of the exception's class, exactly).
     For what JSON lacks, `args_literal` and `expected_literal` are Python literals in text, such as "((1, 2), {3})". `visible: true`
     marks a test that the prompt shows; it must pass and pays nothing. `function` names another function than the row's. The list may
-    also be JSON text. A row without a held-out test, or whose held-out tests a function that does nothing would pass, is refused.
+    also be JSON text. A row without a held-out test is refused, and one that a function passes which does
+    nothing, or says the same to every input.
 
     Results count only as plain data: None, bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict, and Counter,
     OrderedDict and defaultdict, nested up to 60 deep. Objects of other classes, subclasses and generators are wrong answers.
@@ -76,7 +77,7 @@ def function_calls(
         partial: Whether passing some held-out tests pays their share, once all visible ones pass; otherwise it is all or nothing.
         fence: Where the program stands in the answer, as `extract_code` has it.
         limits: What each process may use.
-        seconds: Wall time of all processes of one attempt together.
+        seconds: Wall time of all processes of one attempt together, as the sandbox charges it: beside many others a second costs less.
         max_characters: Longest answer that is looked at.
         sandbox: Where it runs; None looks for the best there is.
     """
@@ -85,15 +86,15 @@ def function_calls(
 
     def judge(attempt: Any, row: Row) -> Score:
         try:
-            tests = _function_tests(row[gold], row[entry_point])
+            tests = _function_tests(row[gold], row[entry_point], exact_types)
         except _BrokenTestError as error:
             return invalid_task(str(error))
         return setting.judge(attempt.text, lambda source, runner: score_calls(runner, source, tests, rule, pure, partial))
 
-    return Verifier("function_calls", judge, columns=(gold, entry_point), deadline=seconds + GRACE, slow=True)
+    return Verifier("function_calls", judge, columns=(gold, entry_point), slow=True)
 
 
-def _function_tests(tests: Any, entry_point: Any) -> list[FunctionTest]:
+def _function_tests(tests: Any, entry_point: Any, exact: bool) -> list[FunctionTest]:
     """The tests of a row.
 
     Raises:
@@ -107,7 +108,8 @@ def _function_tests(tests: Any, entry_point: Any) -> list[FunctionTest]:
         answer = f"{test.raises} {canonical(test.expected)}"
         if wanted.setdefault(test.call.key, answer) != answer:
             raise _BrokenTestError("two tests have the same input and expect different results")
-    _check_held_out((test.visible for test in found), (test.expected is None and not test.raises for test in found), "returns None")
+    if weak := weak_calls(found, exact):
+        raise _BrokenTestError(weak)
     return found
 
 
@@ -161,14 +163,6 @@ def _only(test: Mapping[str, Any], known: set[str]) -> None:
         raise _BrokenTestError(f"it has an unknown key '{unknown[0]}'")
 
 
-def _check_held_out(visible: Iterable[bool], empty: Iterable[bool], who: str) -> None:
-    held_out = [nothing for shown, nothing in zip(visible, empty, strict=True) if not shown]
-    if not held_out:
-        raise _BrokenTestError("no test is held out: a table of the visible ones would pass")
-    if all(held_out):
-        raise _BrokenTestError(f"an answer that {who} would pass every held-out test")
-
-
 @dataclass(frozen=True)
 class ProgramTest:
     """What a program reads and what it must write."""
@@ -204,7 +198,7 @@ def programs(
         partial: Whether passing some held-out tests pays their share, once all visible ones pass.
         fence: Where the program stands in the answer, as `extract_code` has it.
         limits: What each process may use.
-        seconds: Wall time of all processes of one attempt together.
+        seconds: Wall time of all processes of one attempt together, as the sandbox charges it: beside many others a second costs less.
         max_characters: Longest answer that is looked at.
         sandbox: Where it runs; None looks for the best there is.
     """
@@ -228,14 +222,16 @@ def programs(
 
         return setting.judge(attempt.text, rule)
 
-    return Verifier("programs", judge, columns=(gold,), deadline=seconds + GRACE, slow=True)
+    return Verifier("programs", judge, columns=(gold,), slow=True)
 
 
 def _program_tests(tests: Any) -> list[ProgramTest]:
     found = [_numbered(number, _program_test, test) for number, test in _listed(tests)]
     shown = {test.stdin for test in found if test.visible}
     found = [ProgramTest(test.stdin, test.stdout, test.stdin in shown) for test in found]
-    _check_held_out((test.visible for test in found), (not test.stdout.strip() for test in found), "writes nothing")
+    wanted = [" ".join(test.stdout.split()) for test in found]
+    if weak := too_weak([test.visible for test in found], [test.stdin for test in found], wanted, ""):
+        raise _BrokenTestError(weak)
     return found
 
 

@@ -62,7 +62,11 @@ def encode(value, depth=0):
 
 
 def decode(tree):
-    """The value that an encoded one stands for. A defaultdict comes back without its factory."""
+    """The value that an encoded one stands for. A defaultdict comes back without its factory.
+
+    Raises:
+        NotPlainError: A tree of a kind that `encode` does not write; a malformed one may raise anything.
+    """
     if type(tree) is list:
         return [decode(item) for item in tree]
     if type(tree) is not dict:
@@ -78,6 +82,8 @@ def decode(tree):
         return bytes.fromhex(content).decode("utf-16-be", "surrogatepass")
     if kind in ("int", "float"):
         return int(content, 16) if kind == "int" else float(content)
+    if kind not in ("dict", "Counter", "OrderedDict", "defaultdict"):
+        raise NotPlainError(kind)
     members = dict(decode(content))
     if kind == "dict":
         return members
@@ -151,7 +157,9 @@ def outcome(function, args, kwargs):
     try:
         value = function(*args, **kwargs)
     except BaseException as error:
-        return {"raised": type(error).__name__, "message": str(error)[:200]}
+        kind = type(error)
+        base = next(known.__name__ for known in kind.__mro__ if known.__module__ == "builtins")
+        return {"raised": kind.__name__, "message": str(error)[:200], "module": str(kind.__module__), "base": base}
     try:
         return {"value": encode(value)}
     except NotPlainError as error:

@@ -26,9 +26,9 @@ from earnest.sandbox import Limits, Result, Sandbox, find_sandbox
 
 CHILD = Path(__file__).with_name("code_child.py").read_text(encoding="utf-8")
 READY_LINE = f'"{READY}"\n'
-GRACE = 60.0  # seconds beyond an attempt's own limit after which it is given up: the sandbox should have ended it long before
 MARSHAL = 4  # the version that every Python a jail may have can read
 LIMITS = Limits()
+RAISED = ("raised", "message", "module", "base")  # what is said of an exception
 MAX_DEPTH = 200  # brackets: an encoded mapping takes three for each of its levels
 Fence = Literal["none", "only", "anywhere"]
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
@@ -143,6 +143,8 @@ class Outcome:
         value: The encoded value, for "value".
         detail: The exception's name, or what failed.
         message: What the exception said.
+        module: Where the exception's class says that it is defined.
+        base: The first of Python's own classes that it derives from.
         truth: What a value that is no plain data counts as in a condition, for "failed".
     """
 
@@ -150,6 +152,8 @@ class Outcome:
     value: Any = None
     detail: str = ""
     message: str = ""
+    module: str = ""
+    base: str = ""
     truth: bool | None = None
 
     @property
@@ -184,7 +188,7 @@ class Runner:
             result = self.sandbox.run(program, files=files, stdin=stdin, limits=replace(self.limits, wall=min(left, self.limits.wall)))
         except OSError as error:
             return Result("infra_error", stderr=str(error), isolation=self.sandbox.isolation)
-        self.left -= min(result.seconds, self.limits.wall)  # beside many others a process may take longer than it is charged
+        self.left -= result.charged  # not `seconds`: beside many others a process takes longer, which is not its fault
         # An answer that leaves its last process too little time to start has caused that itself.
         return late if result.status == "timeout" and left < self.limits.wall else result
 
@@ -194,15 +198,17 @@ class Runner:
         result = self.run(f"{CHILD}\ncall()\n", stdin=marshal.dumps(request, MARSHAL))
         if unstarted(result, result.stdout):
             return [Outcome("infra_error", detail=unstarted(result, result.stdout))] * len(calls)
-        if result.status != "ok":
-            return [Outcome("failed", detail=ENDINGS.get(result.status, "it ended with an error"))] * len(calls)
+        ending = Outcome("failed", detail="it ended before it answered")
         lines = [line for line in result.stdout[len(READY_LINE) :].split("\n") if line]
+        if result.status != "ok":  # the call in which it ended has no outcome, and a line cut off in the middle is none
+            ending = Outcome("failed", detail=ENDINGS.get(result.status, "it ended with an error"))
+            lines = lines[: -1 if not result.stdout.endswith("\n") else None][: len(calls) - 1]
         outcomes = [_outcome(line, self.limits.output) for line in lines]
-        if len(lines) == 1 and outcomes[0].kind == "failed":  # one line for all when the program cannot be loaded
+        if result.status == "ok" and len(lines) == 1 and outcomes[0].kind == "failed":  # one for all when the program cannot be loaded
             return outcomes * len(calls)
         if len(lines) > len(calls):
             return [Outcome("failed", detail="it wrote more than one answer")] * len(calls)
-        return outcomes + [Outcome("failed", detail="it ended before it answered")] * (len(calls) - len(lines))
+        return outcomes + [ending] * (len(calls) - len(lines))
 
 
 def unstarted(result: Result, said: str) -> str:
@@ -220,11 +226,12 @@ def unstarted(result: Result, said: str) -> str:
 def _outcome(line: str, max_characters: int) -> Outcome:
     parsed = parse_strict(line, max_characters, MAX_DEPTH)
     said = parsed.value if isinstance(parsed.value, dict) else {}
-    texts = {name: str(said[name])[:200] for name in ("raised", "message", "failed", "unloadable") if isinstance(said.get(name), str)}
+    texts = {name: str(said[name])[:200] for name in (*RAISED, "failed", "unloadable") if isinstance(said.get(name), str)}
     if said.keys() == {"value"}:
         return Outcome("value", said["value"])
-    if said.keys() == {"raised", "message"} and len(texts) == 2:
-        return Outcome("raised", detail=printable(texts["raised"]), message=texts["message"])
+    if said.keys() == set(RAISED) == texts.keys():
+        module, base = printable(texts["module"]), printable(texts["base"])
+        return Outcome("raised", detail=printable(texts["raised"]), message=texts["message"], module=module, base=base)
     if said.keys() in ({"failed"}, {"failed", "truth"}) and texts:
         truth = said.get("truth")
         return Outcome("failed", detail=printable(texts["failed"]), truth=truth if isinstance(truth, bool) else None)
@@ -245,7 +252,7 @@ class Setting:
     Attributes:
         sandbox: Where programs run; None looks for the best there is when the first answer comes.
         limits: What each process may use.
-        seconds: How long all processes of one attempt may take together.
+        seconds: How long all processes of one attempt may take together, as the sandbox charges it.
         fence: Where the program stands in the answer.
         max_characters: Longest answer that is looked at.
     """

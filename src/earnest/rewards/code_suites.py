@@ -58,6 +58,8 @@ class Report:
         passed: Those that passed.
         asked: Those that called the answer.
         problems: Why others did not pass.
+        same: What passes all tests if every call comes to it.
+        calls: The keys of all calls that a test makes, where that is known.
         unknown: Calls to make before there can be a verdict, by key.
         unfit: Why the suite cannot be kept apart from the answer, if it cannot.
         failed: Why there is no report.
@@ -68,8 +70,10 @@ class Report:
     passed: frozenset[str] = frozenset()
     asked: frozenset[str] = frozenset()
     problems: Mapping[str, str] | None = None
+    calls: Mapping[str, frozenset[str]] | None = None
     unknown: Mapping[str, Call] | None = None
     unfit: str = ""
+    same: str = ""
     failed: str = ""
     infra: bool = False
 
@@ -122,8 +126,10 @@ def _report(line: str, max_characters: int) -> Report:
             passed=frozenset(map(str, said["passed"])),
             asked=frozenset(map(str, said["asked"])),
             problems={str(name): str(problem)[:200] for name, problem in said["problems"].items()},
+            calls={str(name): frozenset(map(str, keys)) for name, keys in said["calls"].items()},
             unknown={str(key): Call(str(name), args, kwargs) for key, (name, args, kwargs) in said["unknown"]},
             unfit=str(said["unfit"])[:200],
+            same=str(said["same"])[:20],
         )
     except (TypeError, KeyError, ValueError, AttributeError):
         return Report(failed="what the tests sent back cannot be read")
@@ -132,12 +138,15 @@ def _report(line: str, max_characters: int) -> Report:
 @lru_cache(maxsize=4096)
 def _discovered(sandbox: Sandbox, limits: Limits, suite: Suite) -> Report:
     roomy = replace(limits, wall=max(ROOMY, limits.wall), cpu=max(ROOMY, limits.cpu))
+    report, again = (run_suite(Runner(sandbox, roomy, float("inf")), suite, {}, discover=True) for _ in range(2))
+    if report.infra or again.infra:
+        raise _InfraError(report.failed or again.failed)
     values = values_used([suite.setup, *(source for _, source in suite.tests)], suite.names)
-    report = run_suite(Runner(sandbox, roomy, float("inf")), suite, {}, discover=True)
+    values = values or imported_values([text for path, text in suite.files if path.endswith(".py")], suite.module)
     if values and not report.unfit:
         report = replace(report, unfit=f"{values[0]} is used other than by calling it")
-    if report.infra:
-        raise _InfraError(report.failed)
+    if not report.unfit and (report.collected != again.collected or (report.unknown or {}).keys() != (again.unknown or {}).keys()):
+        report = replace(report, unfit="the calls differ from run to run")
     return report
 
 
@@ -169,7 +178,12 @@ def score_suite(runner: Runner, source: str, suite: Suite, rule: Rule) -> Score:
         return invalid_task(f"there is no test {min(lacking)}" if lacking else "the row has no tests")
     if never and not plan.unfit:
         return invalid_task(f"{never[0]} does not pass, whatever the answer")
-    visible = [name in rule.shown or not (plan.unfit or name in plan.asked) for name in names]
+    if plan.same and not plan.unfit:
+        return invalid_task(f"an answer that comes to {plan.same} for every input would pass every test")
+    calls = plan.calls or {}
+    shown = frozenset().union(*(calls.get(name, ()) for name in rule.shown))
+    seen = {name for name in names if name in rule.shown or (calls.get(name) and calls[name] <= shown)}  # its inputs were shown
+    visible = [name in seen or not (plan.unfit or name in plan.asked) for name in names]
     if all(visible):
         return invalid_task("no test that calls the answer is held out")
     tally = Tally(visible, rule.partial, names)
@@ -186,7 +200,8 @@ def _rounds(runner: Runner, source: str, suite: Suite, plan: Report, rule: Rule)
             for key, outcome in zip(keys, runner.calls(source, [wanted[key] for key in keys]), strict=True):
                 if outcome.kind == "infra_error":
                     return Report(failed=outcome.detail, infra=True)
-                if outcome.kind == "failed" and outcome.truth is None and (not rule.partial or outcome.detail.startswith("timeout")):
+                late = outcome.detail.startswith("timeout") and not rule.pure  # each further call could take as long
+                if outcome.kind == "failed" and outcome.truth is None and (late or not rule.partial):
                     return Report(failed=outcome.detail)  # no test can pass on it
                 known[key] = _as_known(outcome)
         report = run_suite(runner, suite, known)
@@ -200,7 +215,8 @@ def _as_known(outcome: Outcome) -> dict[str, Any]:
     if outcome.kind == "value":
         return {"value": outcome.value}
     if outcome.kind == "raised":
-        return {"raised": outcome.detail, "message": outcome.message}
+        said = {"raised": outcome.detail, "message": outcome.message, "module": outcome.module, "base": outcome.base}
+        return {"raised": said}
     return {"failed": outcome.detail} if outcome.truth is None else {"truth": outcome.truth}
 
 
@@ -210,7 +226,7 @@ def _counted(report: Report, tally: Tally, names: Sequence[str]) -> Score:
         return tally.score()
     for index, name in enumerate(names):
         problem = "" if name in report.passed else (report.problems or {}).get(name, "not reported as passed")
-        tally.add(index, Outcome("value" if name in report.collected else "failed"), problem)
+        tally.add(index, Outcome("value" if name in report.collected else "failed", detail=problem), problem)
     return tally.score()
 
 
@@ -260,6 +276,72 @@ def values_used(sources: Sequence[str], names: Sequence[str]) -> list[str]:
     nodes = [node for source in sources for node in ast.walk(_parsed(source))]
     calls = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     return sorted({node.id for node in nodes if isinstance(node, ast.Name) and node.id in names and id(node) not in calls})
+
+
+ENDS = ("StopIteration", "StopAsyncIteration", "GeneratorExit", "KeyboardInterrupt", "SystemExit")
+TAKE_FUNCTIONS = ("map", "filter", "callable", "iter", "print", "id", "repr")  # of Python's own functions
+
+
+def imported_values(sources: Sequence[str], module: str) -> list[str]:
+    """Names from the answer's module that files use as values or as classes; and exceptions it cannot be seen to raise.
+
+    A function may be handed on, to be called elsewhere. What is compared, caught, looked into or computed with is no function, nor
+    is, by its name, what begins with a capital and is not called.
+    """
+    found = set()
+    for tree in map(_parsed, sources):
+        nodes = list(ast.walk(tree))
+        names, modules = _imports(nodes, module)
+
+        def name_of(node: Any, names: Mapping[str, str] = names, modules: set[str] = modules) -> str:
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+                return node.attr
+            return names.get(node.id, "") if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) else ""
+
+        called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        found.update(name for node in nodes if (name := name_of(node)) and name.lstrip("_")[:1].isupper() and id(node) not in called)
+        found.update(name for node in nodes for part in _as_values(node) if (name := name_of(part)))
+        expected = [node.args[0] for node in nodes if isinstance(node, ast.Call) and node.args and "aises" in _function(node)]
+        found.update(part.id for node in expected for part in ast.walk(node) if isinstance(part, ast.Name) and part.id in ENDS)
+    return sorted(found)
+
+
+def _imports(nodes: Sequence[ast.AST], module: str) -> tuple[dict[str, str], set[str]]:
+    """Names that stand for something in a module, and those that stand for the module."""
+    names = {
+        alias.asname or alias.name: alias.name
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.module == module
+        for alias in node.names
+    }
+    modules = {a.asname or a.name for node in nodes if isinstance(node, ast.Import) for a in node.names if a.name == module}
+    return names, modules
+
+
+def _function(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _as_values(node: ast.AST) -> list[ast.expr | None]:
+    """Parts of a node that cannot be functions, or of which it would make no sense."""
+    if isinstance(node, ast.Call):
+        function = _function(node)
+        if "aises" in function or function == "warns":
+            return node.args[:1]
+        takes_values = isinstance(node.func, ast.Name) and function in dir(builtins) and function not in TAKE_FUNCTIONS
+        return node.args if takes_values or function.startswith("assert") else []
+    if isinstance(node, ast.Attribute):
+        return [] if node.attr in ("__name__", "__qualname__") else [node.value]
+    if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)):
+        return [node.test]
+    if isinstance(node, ast.ClassDef):
+        return list(node.bases)
+    if isinstance(node, (ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Subscript, ast.FormattedValue, ast.Starred, ast.withitem,
+                         ast.ExceptHandler, ast.For, ast.comprehension, ast.Raise)):  # fmt: skip
+        fields = ("left", "right", "operand", "value", "slice", "context_expr", "type", "iter", "exc")
+        parts = [getattr(node, field, None) for field in fields]
+        return [*parts, *getattr(node, "comparators", ()), *getattr(node, "values", ())]
+    return []
 
 
 def _parsed(source: str) -> ast.Module:

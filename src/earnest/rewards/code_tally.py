@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from earnest.rewards.code_compare import Equality, same
+from earnest.rewards.code_compare import Equality, canonical, same
 from earnest.rewards.code_run import Call, Outcome, Runner
 from earnest.rewards.verifier import Score, infra_error
 
@@ -84,12 +84,39 @@ class FunctionTest:
         return "" if same(outcome.value, self.expected, rule) else "returned another value than expected"
 
 
+def too_weak(visible: Sequence[bool], inputs: Sequence[str], wanted: Sequence[str], nothing: str, alone: bool = False) -> str:
+    """Why tests that tell too little cannot be used; "" when they can.
+
+    Args:
+        visible: For each test, whether the prompt shows it.
+        inputs: What it asks.
+        wanted: What it wants, as a text.
+        nothing: What a test wants that an answer without any work would pass.
+        alone: Whether one held-out test is not enough where all want the same, as with an exception that any call may raise.
+    """
+    held_out = [index for index, shown in enumerate(visible) if not shown]
+    if not held_out:
+        return "no test is held out: a table of the visible ones would pass"
+    if all(wanted[index] == nothing for index in held_out):
+        return "an answer that does nothing would pass every held-out test"
+    several = len({inputs[index] for index in held_out}) > 1
+    return "an answer that says the same to every input would pass every test" if len(set(wanted)) == 1 and (several or alone) else ""
+
+
+def weak_calls(tests: Sequence[FunctionTest], exact: bool) -> str:
+    """`too_weak` for calls."""
+    wanted = [test.raises or f"= {canonical(test.expected, exact)}" for test in tests]
+    alone = all(test.raises for test in tests)
+    return too_weak([test.visible for test in tests], [test.call.key for test in tests], wanted, f"= {canonical(None)}", alone)
+
+
 def score_calls(runner: Runner, source: str, tests: Sequence[FunctionTest], rule: Equality, pure: bool, partial: bool) -> Score:
     """Run tests, visible ones first, and stop at the first that fails unless passing some pays."""
     tally = Tally([test.visible for test in tests], partial)
-    at_once = runner.calls(source, [test.call for test in tests]) if pure else None
-    for index in sorted(range(len(tests)), key=lambda index: not tests[index].visible):
-        outcome = at_once[index] if at_once else runner.calls(source, [tests[index].call])[0]
+    order = sorted(range(len(tests)), key=lambda index: not tests[index].visible)
+    at_once = dict(zip(order, runner.calls(source, [tests[index].call for index in order]), strict=True)) if pure else {}
+    for index in order:
+        outcome = at_once[index] if pure else runner.calls(source, [tests[index].call])[0]
         tally.add(index, outcome, tests[index].problem(outcome, rule))
         if tally.over:
             break

@@ -11,9 +11,9 @@ from typing import Any
 
 from earnest.errors import UserError
 from earnest.rewards.code_compare import Equality
-from earnest.rewards.code_run import GRACE, LIMITS, Fence, Setting
+from earnest.rewards.code_run import LIMITS, Fence, Setting
 from earnest.rewards.code_suites import Rule, Suite, literal_calls, score_suite, undefined_names
-from earnest.rewards.code_tally import FunctionTest, score_calls
+from earnest.rewards.code_tally import FunctionTest, score_calls, weak_calls
 from earnest.rewards.verifier import Score, Verifier, invalid_task
 from earnest.sandbox.sandbox import Limits, Sandbox
 from earnest.task import Row
@@ -56,7 +56,7 @@ def assert_tests(
         partial: Whether passing some held-out tests pays their share, once all visible ones pass.
         fence: Where the program stands in the answer, as `extract_code` has it.
         limits: What each process may use.
-        seconds: Wall time of all processes of one attempt together.
+        seconds: Wall time of all processes of one attempt together, as the sandbox charges it: beside many others a second costs less.
         max_characters: Longest answer that is looked at.
         sandbox: Where it runs; None looks for the best there is.
     """
@@ -74,12 +74,12 @@ def assert_tests(
             return setting.judge(attempt.text, lambda source, runner: score_suite(runner, source, suite, rule))
         shown = {call.key for call, _ in pairs[:visible]}
         tests = [FunctionTest(call, value, "", call.key in shown) for call, value in pairs]
-        if all(test.visible for test in tests):
-            return invalid_task("no test is held out: a table of the visible ones would pass")
+        if weak := weak_calls(tests, exact=False):
+            return invalid_task(weak)
         return setting.judge(attempt.text, lambda source, runner: score_calls(runner, source, tests, AS_ASSERTED, pure, partial))
 
     columns = (gold, entry_point) if entry_point else (gold,)
-    return Verifier("assert_tests", judge, columns=columns, deadline=seconds + GRACE, slow=True)
+    return Verifier("assert_tests", judge, columns=columns, slow=True)
 
 
 def _statements(row: Row, gold: str, entry_point: Any, setup: Sequence[str]) -> tuple[tuple[list[ast.stmt], dict[str, str]], Suite]:
@@ -146,7 +146,7 @@ def pytest_suite(
         partial: Whether passing some held-out tests pays their share, once all visible ones pass.
         fence: Where the program stands in the answer, as `extract_code` has it.
         limits: What each process may use.
-        seconds: Wall time of all processes of one attempt together.
+        seconds: Wall time of all processes of one attempt together, as the sandbox charges it: beside many others a second costs less.
         max_characters: Longest answer that is looked at.
         sandbox: Where it runs; None looks for the best there is.
 
@@ -167,7 +167,7 @@ def pytest_suite(
         return setting.judge(attempt.text, lambda source, runner: score_suite(runner, source, suite, rule))
 
     columns = (gold, test_ids) if test_ids else (gold,)
-    return Verifier("pytest_suite", judge, columns=columns, deadline=seconds + GRACE, slow=True)
+    return Verifier("pytest_suite", judge, columns=columns, slow=True)
 
 
 def _files(files: Any, module: str) -> tuple[tuple[str, str], ...]:

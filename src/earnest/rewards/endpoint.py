@@ -24,6 +24,9 @@ from earnest.rewards.json import parse_strict
 _CONTROL = re.compile(r"\[(?=/?[A-Z_]+\])")  # beside <, how chat templates begin their control tokens
 # Statuses that say nothing about what was asked: key, model, time, conflict, pace. Other 4xx may be a text that the endpoint will not take.
 _NOT_THE_TEXT = (401, 404, 407, 408, 409, 429)
+_PASSING = (408, 409, 429)  # and 5xx: worth another try
+_SLOW = (504, 524)  # a proxy gave up waiting for the answer
+_LONGEST_PAUSE = 8.0  # seconds before another try
 
 
 class EndpointError(Exception):
@@ -31,7 +34,7 @@ class EndpointError(Exception):
 
 
 class FormError(Exception):
-    """The model answered, but not in form, or the endpoint would not take the request: the text may be the reason."""
+    """The model answered, but not in form or not in time, or the endpoint would not take the request: the text may be the reason."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +45,9 @@ class Endpoint:
         model: Name of the model there.
         base_url: Where it is; None for OpenAI's own.
         api_key: Its key; `OPENAI_API_KEY` when None.
-        timeout: Seconds of one request.
+        timeout: Seconds of one request. A text can make a model slow, so an answer that took longer counts as one out of form.
         retries: Times a failed request (rate limit, server error, no connection) is sent again, after a growing pause; and times a
-            model that does not answer in form is asked again.
+            model that does not answer in form is asked again, while that takes no longer than `timeout`. A slow one is asked again once.
         per_minute: Requests a minute; None for no limit.
         options: Further fields of the request, such as `{"reasoning_effort": "low"}`; they may replace `temperature` and `max_tokens`.
     """
@@ -90,14 +93,14 @@ def verdict(endpoint: Endpoint, question: Question, store: Path | None) -> dict[
 
     Raises:
         EndpointError: The endpoint failed.
-        FormError: No answer in form, however often it was asked.
+        FormError: No answer in form and in time, however often it was asked.
         UserError: The client is not installed, there is no key, or the file is no file of verdicts.
     """
     key = content_hash([endpoint.base_url, endpoint.model, dict(endpoint.options), question.system, question.words, question.sections])
     known = _recall(store, key) if store is not None else None
     if known is not None and known[0] in question.words:
         return {"verdict": known[0], "reason": known[1], "cached": True}
-    trouble = ""
+    trouble, start = "", time.monotonic()
     for _ in range(endpoint.retries + 1):  # each time with another mark, so that the model has another text before it
         parsed = parse_strict(_complete(endpoint, question))
         answer = parsed.value
@@ -107,6 +110,8 @@ def verdict(endpoint: Endpoint, question: Question, store: Path | None) -> dict[
                 _remember(store, key, word, reason)
             return {"verdict": word, "reason": reason, "cached": False}
         trouble = parsed.reason or "another value"
+        if time.monotonic() - start > endpoint.timeout:
+            break
     raise FormError(f"the judge's answer is out of form ({trouble})")
 
 
@@ -122,36 +127,72 @@ def default_cache() -> Path:
 
 
 def _complete(endpoint: Endpoint, question: Question) -> str:
-    """One request; "" where the model said nothing, or would not.
+    """What the model says, after as many tries as it may have; "" where it said nothing, or would not.
+
+    The client's own retries are not used: to them, an answer that takes too long is a failure like any other.
 
     Raises:
         EndpointError: The endpoint failed.
-        FormError: It would not take the request.
+        FormError: It would not take the request, or the answer took too long.
     """
     openai = _openai()
+    slow = 0
+    for tried in range(endpoint.retries + 1):
+        last = tried == endpoint.retries
+        _wait_for_turn(endpoint)
+        try:
+            return _asked(endpoint, question)
+        except openai.APIStatusError as error:
+            status = error.status_code
+            slow += status in _SLOW
+            if last or slow > 1 or not (status in _PASSING or status >= 500):
+                refused = status in _SLOW or (400 <= status < 500 and status not in _NOT_THE_TEXT)
+                raise (FormError if refused else EndpointError)(f"the endpoint answers with status {status}") from error
+            pause = _told_pause(error.response.headers)
+        except openai.APIConnectionError as error:
+            late = type(error.__cause__).__name__ == "ReadTimeout"  # of httpx: it was connected, and the answer did not come
+            slow += late
+            if last or slow > 1:
+                trouble = f"no answer within {endpoint.timeout:g} s" if late else f"the endpoint failed with {type(error).__name__}"
+                raise (FormError if late else EndpointError)(trouble) from error
+            pause = None
+        except (openai.OpenAIError, ValueError, TypeError, LookupError, AttributeError) as error:  # the last four: not that protocol
+            raise EndpointError(f"the endpoint failed with {type(error).__name__}") from error
+        time.sleep(min(_LONGEST_PAUSE, 0.5 * 2**tried) if pause is None else pause)
+    raise AssertionError("the last try returns or raises")
+
+
+def _asked(endpoint: Endpoint, question: Question) -> str:
+    """One request."""
     mark = _mark(question)
     body = "".join(f"{mark} {title}\n{_defused(text)}\n" for title, text in question.sections) + f"{mark} end"
-    properties = {"reason": {"type": "string"}, "verdict": {"type": "string", "enum": list(question.words)}}
+    # the verdict before the reason: a text that asks for a long reason shall not keep the verdict away
+    properties = {"verdict": {"type": "string", "enum": list(question.words)}, "reason": {"type": "string"}}
     schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
     fields: dict[str, Any] = {"temperature": 0, "max_tokens": 1024} | dict(endpoint.options)
     if "max_completion_tokens" in fields:
         del fields["max_tokens"]
-    _wait_for_turn(endpoint)
-    try:
-        client = _client(endpoint.base_url, endpoint.api_key, endpoint.timeout, endpoint.retries, os.getpid())
-        done = client.chat.completions.create(
-            model=endpoint.model,
-            messages=[{"role": "system", "content": question.system.replace("{mark}", mark)}, {"role": "user", "content": body}],
-            response_format={"type": "json_schema", "json_schema": {"name": "verdict", "strict": True, "schema": schema}},
-            extra_body=fields,
-        )
-        content = done.choices[0].message.content
-    except openai.APIStatusError as error:
-        refused = 400 <= error.status_code < 500 and error.status_code not in _NOT_THE_TEXT
-        raise (FormError if refused else EndpointError)(f"the endpoint answers with status {error.status_code}") from error
-    except (openai.OpenAIError, ValueError, TypeError, LookupError, AttributeError) as error:  # the last four: not that protocol
-        raise EndpointError(f"the endpoint failed with {type(error).__name__}") from error
+    client = _client(endpoint.base_url, endpoint.api_key, endpoint.timeout, os.getpid())
+    done = client.chat.completions.create(
+        model=endpoint.model,
+        messages=[{"role": "system", "content": question.system.replace("{mark}", mark)}, {"role": "user", "content": body}],
+        response_format={"type": "json_schema", "json_schema": {"name": "verdict", "strict": True, "schema": schema}},
+        extra_body=fields,
+    )
+    content = done.choices[0].message.content
     return content if isinstance(content, str) else ""
+
+
+def _told_pause(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the endpoint asks to wait, at most a minute; None where it does not say."""
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        try:
+            seconds = float(headers[name]) / unit
+        except (KeyError, ValueError):
+            continue
+        if 0 <= seconds <= 60:
+            return seconds
+    return None
 
 
 def _defused(text: str) -> str:
@@ -176,12 +217,12 @@ def _openai() -> Any:
 
 
 @cache
-def _client(base_url: str | None, api_key: str | None, timeout: float, retries: int, process: int) -> Any:
+def _client(base_url: str | None, api_key: str | None, timeout: float, process: int) -> Any:
     """One client for all that is asked of an endpoint; a forked child needs its own, hence the process id."""
     key = api_key or os.environ.get("OPENAI_API_KEY") or ("none" if base_url else None)
     if key is None:
         raise UserError("The judge has no key. Set OPENAI_API_KEY, or give Endpoint(..., base_url=...) for an endpoint of your own.")
-    return _openai().OpenAI(base_url=base_url, api_key=key, timeout=timeout, max_retries=retries)
+    return _openai().OpenAI(base_url=base_url, api_key=key, timeout=timeout, max_retries=0)
 
 
 _turns: dict[tuple[str | None, str], float] = {}

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from earnest.errors import UserError
 from earnest.rewards.calls import ToolCall, calls_in
 from earnest.rewards.json import parse_strict
-from earnest.rewards.matching import ABSENT, Column, fits, mentions
+from earnest.rewards.matching import ABSENT, Column, fits, mentions, most_others
 from earnest.rewards.verifier import Attempt, Score, Verifier, invalid_task
 from earnest.task import Row
 
@@ -37,7 +37,9 @@ class Note:
         case: Columns with what the model was shown. The note's text must not be a copy of it.
         least_words: Different words that it has besides what it must mention.
         most_words: Longest note, in words.
-        most_copied: Share of its words that may stand in the case in runs of five words or more.
+        most_copied: Share of its words that may stand in the case, all its columns together, in runs of five words or more.
+        most_others: Numbers, or names with digits in them, that its text may hold beside those it must mention and of the same form: a
+            note that names every order of the prompt says nothing of which it is about.
     """
 
     text: str | None = "note"
@@ -47,6 +49,7 @@ class Note:
     least_words: int = 5
     most_words: int = 150
     most_copied: float = 0.5
+    most_others: int = 3
 
     def columns(self) -> dict[str, str]:
         """Column by argument, of the fields."""
@@ -215,10 +218,12 @@ def note_problem(note: Note, arguments: Mapping[str, Any], row: Row) -> str:
     for column in note.mentions:
         if not all(mentions(text, value) for value in _listed(row[column])):
             return f"the note does not mention the {column}"
+    if most_others(text, [value for column in note.mentions for value in _listed(row[column])]) > note.most_others:
+        return "the note names many things beside what it must mention"
     own = set(words) - {word for column in note.mentions for value in _listed(row[column]) for word in _words(str(value))}
     if len(own) < note.least_words:
         return f"the note has fewer than {note.least_words} words of its own"
-    if any(_copied(words, _words(str(row[column]))) > note.most_copied for column in note.case):
+    if _copied(words, [_words(str(row[column])) for column in note.case]) > note.most_copied:
         return "the note is a copy of the case"
     return ""
 
@@ -231,9 +236,9 @@ def _listed(value: Any) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else (value,)
 
 
-def _copied(words: Sequence[str], case: Sequence[str]) -> float:
-    """Share of the words that stand in the case too, in runs of `RUN` or more."""
-    runs = {tuple(case[place : place + RUN]) for place in range(len(case) - RUN + 1)}
+def _copied(words: Sequence[str], case: Sequence[Sequence[str]]) -> float:
+    """Share of the words that stand in any text of the case too, in runs of `RUN` or more."""
+    runs = {tuple(text[place : place + RUN]) for text in case for place in range(len(text) - RUN + 1)}
     covered: set[int] = set()
     for place in range(len(words) - RUN + 1):
         if tuple(words[place : place + RUN]) in runs:

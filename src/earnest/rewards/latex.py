@@ -28,6 +28,7 @@ _BEFORE = re.compile(
 )
 _THOUSANDS = re.compile(r"(?<![0-9.])[1-9][0-9]{0,2}(?:(?:\{,\}|,\\!)[0-9]{3})+(?![0-9])")
 _WORDS = {"percent": "%", "pct": "%", "infinity": "infty", "sqrt": "sqrt", "pi": "pi", "cup": "cup"}
+_VERDICTS = frozenset({"yes", "no", "true", "false"})  # as a whole answer a word, not y times e times s
 
 
 class UnreadableError(ValueError):
@@ -41,6 +42,8 @@ def refuse(reason: str) -> NoReturn:
 
 def tokens(text: str, decimal: str) -> list[tuple[str, str]]:
     """Kinds and characters: "num", "let" (one letter), "cmd" (a name without its backslash), "text", "sym"."""
+    if text.strip().lower() in _VERDICTS:
+        return [("text", text.strip())]
     text = _THOUSANDS.sub(lambda m: re.sub(r"[^0-9]", "", m.group()), text.translate(_UNICODE))
     text = _BEFORE.sub(lambda m: m.group(1) or " ", text).replace("**", "^").replace("\\{", "\\lbrace ").replace("\\}", "\\rbrace ")
     point = re.escape(decimal)

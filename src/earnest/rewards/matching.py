@@ -121,10 +121,41 @@ def mentions(text: str, value: Any) -> bool:
         value: A number, compared by value with the numbers of the text; anything else as text, whatever its case.
     """
     if _is_number(value):
-        found = (match.group().replace(",", "").replace("\u2212", "-") for match in _NUMBER.finditer(text))
-        return any(float(number) == value for number in found)
+        return value in _numbers(text)
     wanted = re.escape(str(value).strip().casefold())
     return bool(wanted) and re.search(rf"(?<!\w){wanted}(?!\w)", text.casefold()) is not None
+
+
+def most_others(text: str, wanted: Sequence[Any]) -> int:
+    """How many values of the same form a text holds beside those that are wanted: many are a list of guesses.
+
+    Args:
+        text: Any text.
+        wanted: Values. The form of a number is a number; that of a text with digits is the text with other digits and letters, so that
+            "B-4" has the form of "A-17". A text without digits has none, for any word could be its like.
+
+    Returns:
+        The largest number, of all forms.
+    """
+    wanted = [value if _is_number(value) else str(value).strip().casefold() for value in wanted]
+    counts = [0]
+    if any(map(_is_number, wanted)):
+        counts.append(len(set(_numbers(text)) - set(wanted)))
+    for form in {_form(value) for value in wanted if isinstance(value, str) and any(map(str.isdigit, value))}:
+        found = re.finditer(rf"(?<!\w)(?=({form})(?!\w))", text.casefold())  # looked ahead: one may overlap the next
+        counts.append(len({match[1] for match in found} - set(wanted)))
+    return max(counts)
+
+
+def _numbers(text: str) -> Iterator[float]:
+    return (float(match.group().replace(",", "").replace("\u2212", "-")) for match in _NUMBER.finditer(text))
+
+
+def _form(value: str) -> str:
+    """A pattern: runs of digits, of letters, and of both together stand for any such run."""
+    kinds = {(True, False): r"\d+", (False, True): r"[^\W\d_]+", (True, True): r"(?=\w*\d)\w+", (False, False): r"\w+"}
+    parts = re.findall(r"\w+|\W+", value)
+    return "".join(kinds[any(map(str.isdigit, p)), any(map(str.isalpha, p))] if re.match(r"\w", p) else re.escape(p) for p in parts)
 
 
 def frozen(value: Any) -> Any:

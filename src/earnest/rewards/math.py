@@ -15,7 +15,7 @@ from typing import Any, Literal
 from earnest.errors import UserError
 from earnest.rewards.asserted import Place, find_asserted
 from earnest.rewards.expression import SCALARS, Tree, num, read_expression
-from earnest.rewards.forms import FACTORED, has_variable, undone
+from earnest.rewards.forms import FACTORED, has_variable, is_quotient, undone
 from earnest.rewards.latex import UnreadableError
 from earnest.rewards.number import (
     DOLLARS,
@@ -37,6 +37,7 @@ from earnest.task import Row
 WORKERS = Pool("earnest.rewards.math_worker", "compare_whole")  # shared by all; nothing runs before it is needed
 
 _TEXT_UNIT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*([^{}]*?)\.?\s*\}\Z")
+_KEPT = re.compile(r"=|°|\\circ|\\degree")
 
 
 def math(
@@ -57,9 +58,12 @@ def math(
 
     Rule: numbers, terms, equations, inequalities, lists, sets, pairs, intervals, unions and matrices are equal if they have the same
     shape and their terms are equal by math-verify and by their values to 50 digits. An answer is refused if it leaves work undone that
-    the reference does not (17 x 23 for 391, an unexpanded product for an expanded one). `x = 5` is 5 unless the reference names
-    something else. Lists without brackets and sets have no order; (a, b) is a pair or an open interval, and no set. Equations are
-    equal if their differences of sides are a constant factor apart. Letters are told apart by case; e and i are the constants.
+    the reference does not (17 x 23 for 391, an unexpanded product for an expanded one, 3x = 15 for x = 5, degrees for radians). Where
+    the reference is a product of sums, so must the answer be; where it has a denominator, (n^2 + n)/2 is n(n + 1)/2, but not the other
+    way round. `x = 5` is 5 unless the reference names something else or several variables. Yes, no, true and false are words. Lists
+    without brackets and sets have no order; (a, b) is a pair or an open interval, and no set. Equations are equal if their differences
+    of sides are a constant factor apart; one solved for y wants one solved for y. Letters are told apart by case; e and i are the
+    constants.
 
     Args:
         gold: The column with the reference: a number, LaTeX, or a worked solution that ends in a line with the marker.
@@ -122,7 +126,7 @@ def _read_gold(value: Any, form: Format, marker: str) -> Tree | None:
 def read_answer(raw: str, form: Format) -> Tree | None:
     """The tree of an answer, in the one form in which it is compared; None where it cannot be read whole."""
     body = strip_wrapping(raw)
-    if "=" not in body:  # a numeral with thousands, a percentage, a currency; a name is kept below
+    if not _KEPT.search(body):  # a numeral with thousands, a percentage, a currency; a name and a degree sign are kept below
         number = read_number(body, form)
         if number is not None:
             return num(number, "decimal" if form.decimal in body else "exact")
@@ -167,7 +171,8 @@ def _left_undone(reference: Tree, answer: Tree) -> str:
     expected, left = undone(reference), undone(answer)
     if left - expected:
         return f"the answer is left undone: {min(left - expected)}"
-    if FACTORED in expected - left and has_variable(reference) and reference[0] != "relation":
+    # n(n + 1) is what factoring asks for; of a quotient, n(n + 1)/2, both forms are finished
+    if FACTORED in expected - left and has_variable(reference) and reference[0] != "relation" and not is_quotient(reference):
         return "the answer is not factored as the reference is"
     return ""
 

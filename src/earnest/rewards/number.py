@@ -29,10 +29,11 @@ _SPACES = re.compile(r"\\[,;:! ]|~|\\(?:quad|qquad|displaystyle|left|right)(?![A
 _WRAPPED = re.compile(r"\\(?:text|textbf|textrm|mathrm|mathbf|mathsf|mbox|bf|rm)\s*\{([^{}]*)\}")
 _DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("__", "__"), ("`", "`"), ("*", "*"), ("_", "_"))
 _PERCENT = re.compile(r"\s*(?:\\?%|(?:percent|per\s+cent|pct)\.?)\Z", re.IGNORECASE)
+_DEGREE = re.compile(r"(?<=[0-9])\s*(?:\^\s*\{?\s*\\circ\s*\}?|\\degree|°)\Z")
 _NAMED = re.compile(r"[A-Za-z](?:_\{?\w+\}?)?\s*=\s*(?=[^=])")
 _SCIENTIFIC = re.compile(r"\s*(?:[eE]|(?:\\times|\\cdot|[x×*])\s*10\s*(?:\^|\*\*)\s*)\{?([+-]?[0-9]{1,4})\}?")
 _MIXED = re.compile(r"([0-9]+)(?:\s+([0-9]+)/([0-9]+)|\s*\\frac\{([0-9]+)\}\{([0-9]+)\})")
-_FRACTION = re.compile(r"([0-9]+)\s*/\s*([0-9]+)|\\frac\s*(?:\{([0-9]+)\}|([0-9]))\s*(?:\{([0-9]+)\}|([0-9]))")
+_FRACTION = re.compile(r"([0-9]+)\s*/\s*([0-9]+)|\\frac\s*(?:\{(-?[0-9]+)\}|([0-9]))\s*(?:\{(-?[0-9]+)\}|([0-9]))")
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,9 @@ def number(
         reference = read_gold(row[gold], form, marker)
         if reference is None:
             return invalid_task(f"the reference is not a number: {short(row[gold])}")
-        asserted = find_asserted(attempt.text, lambda raw: read_number(raw, form), place, marker, numeral(form))
+        asserted = find_asserted(
+            attempt.text, lambda raw: read_number(_DEGREE.sub("", strip_wrapping(raw)), form), place, marker, numeral(form), form.units
+        )
         if asserted.reason:
             return wrong(asserted.reason, answer=short(asserted.raw))
         off = abs(asserted.value - reference)
@@ -190,7 +193,6 @@ def _strip_commands(body: str) -> str:
 
 def strip_units(body: str, form: Format) -> tuple[str, str | None]:
     """An answer without currency and unit, and the unit it had ("" for none); None for currency both before and after."""
-    found = ""
     for sign in sorted(form.currency, key=len, reverse=True):
         signs = rf"\\?{re.escape(sign)}"
         edge = r"(?![A-Za-z])" if sign[-1:].isalpha() else ""
@@ -209,13 +211,13 @@ def strip_units(body: str, form: Format) -> tuple[str, str | None]:
         match = re.search(rf"\s*{edge}{re.escape(unit)}\.?\Z", body)
         if match and match.start():
             return body[: match.start()], unit
-    return body, found
+    return body, ""
 
 
 def _signed(body: str, form: Format, reduced: bool) -> Fraction | None:
-    sign = re.match(r"[+-]?\s?", body).group().strip()
-    value = _unsigned(body[len(re.match(r"[+-]?\s?", body).group()) :], form, reduced)
-    return -value if value is not None and sign == "-" else value
+    sign = re.match(r"[+-]?\s?", body).group()
+    value = _unsigned(body[len(sign) :], form, reduced)
+    return -value if value is not None and sign.strip() == "-" else value
 
 
 def _unsigned(body: str, form: Format, reduced: bool) -> Fraction | None:
@@ -228,7 +230,7 @@ def _unsigned(body: str, form: Format, reduced: bool) -> Fraction | None:
     fraction = _FRACTION.fullmatch(body)
     if fraction:
         top, bottom = (int(part) for part in fraction.groups() if part is not None)
-        if bottom == 0 or (reduced and (bottom == 1 or math.gcd(top, bottom) != 1)):
+        if bottom == 0 or (reduced and (abs(bottom) == 1 or math.gcd(top, bottom) != 1)):
             return None
         return Fraction(top, bottom)
     match = re.match(_decimal(form.decimal), body)
@@ -252,7 +254,8 @@ def _decimal(decimal: str) -> str:
 
 def numeral(form: Format) -> re.Pattern[str]:
     """A numeral in running text, for the last one."""
-    return re.compile(rf"(?<![\w.,])[-−]?(?:{_decimal(form.decimal)})(?![0-9])(?:\s*(?:\\?%|percent\b|pct\b))?(?!\w)")
+    fraction = r"\\[dtc]?frac\{-?[0-9]+\}\{-?[0-9]+\}|[0-9]+/[0-9]+(?![0-9/])"
+    return re.compile(rf"(?<![\w.,/])[-−]?(?:{fraction}|(?:{_decimal(form.decimal)})(?![0-9/]))(?:\s*(?:\\?%|percent\b|pct\b))?(?!\w)")
 
 
 def short(value: Any) -> str:

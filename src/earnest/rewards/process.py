@@ -37,6 +37,10 @@ class WorkerError(Exception):
     """The worker ended, or the function raised; says how. The input may well have caused it."""
 
 
+class EndedError(WorkerError):
+    """The process ended: killed from outside, or by what it was asked."""
+
+
 class StartError(Exception):
     """No worker could be started, which no input can cause."""
 
@@ -77,10 +81,16 @@ class Pool:
 
         Raises:
             TimeoutError: The deadline passed; the worker is gone.
-            WorkerError: The function raised, or the worker died.
+            WorkerError: The function raised, or two workers died of it: one may have been killed for something else.
             StartError: No worker could be started.
         """
         request = json.dumps([deadline, *arguments]).encode()
+        try:
+            return self._call(request, deadline)
+        except EndedError:
+            return self._call(request, deadline)
+
+    def _call(self, request: bytes, deadline: float) -> Any:
         worker = self._take()
         kept = False
         try:
@@ -116,10 +126,16 @@ class Pool:
         with self._changed:
             if self._owner != os.getpid():  # forked since: the pipes belong to the parent, two readers would steal each other's replies
                 self._reset()
-            while not self._idle and len(self._all) >= self._size:
+            while True:
+                while self._idle:
+                    worker = self._idle.pop()
+                    if worker.runs():
+                        return worker
+                    self._all.discard(worker)  # killed while idle, as where memory runs out
+                    worker.kill()
+                if len(self._all) < self._size:
+                    break
                 self._changed.wait()
-            if self._idle:
-                return self._idle.pop()
             worker = _Worker(*self._target, self._memory)
             self._all.add(worker)
             return worker
@@ -184,11 +200,15 @@ class _Worker:
 
         Raises:
             TimeoutError: Not in time.
-            WorkerError: The process ended.
+            EndedError: The process ended.
         """
         until = time.monotonic() + deadline
         self._write(request, until)
         return self._read(until)
+
+    def runs(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
 
     def kill(self) -> None:
         """End the process, whatever it does."""
@@ -210,7 +230,7 @@ class _Worker:
                 # no more than a pipe is sure to take once it is writable, so that writing never waits
                 data = data[os.write(self._process.stdin.fileno(), data[: select.PIPE_BUF]) :]
             except BrokenPipeError as error:
-                raise WorkerError("the worker process ended") from error
+                raise EndedError("the worker process ended") from error
 
     def _read(self, until: float) -> dict[str, Any]:
         (length,) = _HEADER.unpack(self._read_exactly(_HEADER.size, until))
@@ -224,7 +244,7 @@ class _Worker:
             self._wait(self._process.stdout, select.POLLIN, until)
             chunk = os.read(self._process.stdout.fileno(), count - len(data))
             if not chunk:
-                raise WorkerError("the worker process ended")
+                raise EndedError("the worker process ended")
             data += chunk
         return data
 

@@ -32,8 +32,12 @@ _I = r"\b(?:i|we)(?:'d|'ll|'m|\s+would|\s+will)?\s+(?:(?:therefore|thus|still|no
 _CHOOSE = r"(?:(?:am\s+)?going with|pick|choose|chose|select|say|answer|go with|go for|vote for|opt for|settle on|conclude|believe|think)"
 _CLASSIFY = r"(?:classify|label|categori[sz]e|mark|tag|flag|rate)\s+(?:this|it|that|the\s+\w+)(?:\s+\w+)?\s+(?:as\s+)?"
 _ARTICLE = r"(?:(?:the\s+)?(?:option|choice|answer|letter|label|category|class)\s+)?"
+_DIRECT = (
+    r"\b(?:choose|pick|select)\s+|\bcorrect(?:\s+(?:answer|option|choice))?\s*[:=]\s*|\bfinal\s+(?:answer|choice|option)\s+"
+    r"|\b(?:this|that|it|which)\s+(?:best\s+)?(?:matches|corresponds\s+to|points\s+to)\s+"
+)
 _LEAD = (
-    rf"(?i:(?:\b{_NOUN}{_QUALIFIER}{_IS}|{_I}{_CHOOSE}(?:\s+that)?(?:\s+(?:it|this|{_NOUN})(?:'s\s+|{_IS}))?:?\s*|{_I}{_CLASSIFY}"
+    rf"(?i:(?:{_DIRECT}|\b{_NOUN}{_QUALIFIER}{_IS}|{_I}{_CHOOSE}(?:\s+that)?(?:\s+(?:it|this|{_NOUN})(?:'s\s+|{_IS}))?:?\s*|{_I}{_CLASSIFY}"
     rf"|\b(?:it|this|that|(?:this|the)(?:\s+[\w-]+){{1,3}})(?:'s|\s+(?:is|was|must be)\b)\s*{_ADVERB}){_ARTICLE})"
 )
 
@@ -49,7 +53,8 @@ _OPENER = _words(
 )
 _CORRECTS = _words(
     r"^\W*(?:(?:but|oh|so)\s+)?(?:wait|no|actually|sorry|correction|hmm|on second thought|i mean|rather|instead)\b"
-    r"|\b(?:scratch that|let me (?:re\w+|correct|double[- ]check|check|think)|i (?:made|was) (?:a mistake|wrong|mistaken)"
+    r"|\b(?:scratch that|let me (?:re\w+|correct|double[- ]check|check|think)|i made an? (?:mistake|error)"
+    r"|i was (?:wrong|mistaken)|i mis(?:read|counted|calculated)"
     r"|i take (?:that|it) back)"
 )
 _FINAL = _words(r"\bfinal(?:ly)?\b|\bin conclusion\b|\bto conclude\b")
@@ -91,6 +96,8 @@ _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}")
 _TYPOGRAPHY = re.compile(r"\*+|(?<!\w)_{1,3}(?=\w)|(?<=\w)_{1,3}(?!\w)|\\[()\[\]]|\$|^[ \t]*(?:#+|[-+•])[ \t]+", re.MULTILINE)
 _QUOTATION = re.compile(r'"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|(?<!\w)\'(?=\S)(?:[^\'\n]|\'(?=\w))*\'')
 _CLAUSES = _words(r"(?<=[.!?;])\s|\.\.\.|…|,?\s(?=(?:but|so|therefore|thus|hence|however)\b)")
+_LEADS_DOWN = _words(rf"(?:.*\b)?{_NOUN}{_QUALIFIER}(?:{_IS})?\s*:?\s*")
+_DENIES_DOWN = _words(r"\b(?:not|never|cannot|wrong|incorrect|false)\b|n't\b")
 _BOX, _GAP = "\ue000", "\ue001"  # stand before an option that was boxed, and for a quotation
 
 
@@ -227,7 +234,7 @@ def _plain(grammar: _Grammar, text: str) -> str:
 def _sayings(grammar: _Grammar, plain: str) -> Iterator[tuple[str, _Said | None]]:
     """Each clause and what it says. A line such as "b. 4" is one option with its text, not a sentence and a number."""
     lines = [line.strip() for line in plain.split("\n") if line.strip()]
-    for line in lines:
+    for line in _joined(grammar, lines):
         item = grammar.item.fullmatch(line)
         if item and not grammar.lead.search(item["rest"]) and not grammar.denied.search(line):
             written = item["a"] or item["b"]
@@ -238,6 +245,20 @@ def _sayings(grammar: _Grammar, plain: str) -> Iterator[tuple[str, _Said | None]
         for index, clause in enumerate(clause.strip() for clause in _CLAUSES.split(line)):
             if clause and len(clause) <= LONGEST_CLAUSE:
                 yield clause, _said(grammar, clause, index == 0, len(lines) == 1)
+
+
+def _joined(grammar: _Grammar, lines: list[str]) -> Iterator[str]:
+    """The lines, a heading such as "The answer is:" together with the one line below that it is about."""
+    position = 0
+    while position < len(lines):
+        line, below = lines[position], lines[position + 1 : position + 3]
+        heads = below and len(line) <= 100 and line.endswith(":")
+        if heads and _DENIES_DOWN.search(line):
+            position += 1  # what is said not to be the answer is no option of a list either
+        elif heads and _LEADS_DOWN.fullmatch(line) and not any(grammar.item.fullmatch(other) for other in below[1:]):
+            line, position = f"{line} {below[0]}", position + 1
+        yield line
+        position += 1
 
 
 def _said(grammar: _Grammar, clause: str, first: bool, alone: bool) -> _Said | None:

@@ -35,6 +35,7 @@ class _Table:
     fixed: set[int]
     unique: set[int]
     links: list[tuple[list[int], str, list[str]]]  # own columns, parent, its columns
+    key: list[str]  # columns of the primary key
 
     def column(self, index: int) -> list[Any]:
         return [row[index] for row in self.rows]
@@ -120,7 +121,9 @@ def _tables(connection: sqlite3.Connection) -> dict[str, _Table]:
             rows = connection.execute(f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(name)}").fetchall()
         except sqlite3.OperationalError:  # text that is no UTF-8: the table stays as it is
             continue
-        tables[name.lower()] = _Table(name, columns, [list(row) for row in rows], {i for i, (_, pk) in enumerate(about) if pk}, set(), [])
+        key = [column for column, place in sorted(about, key=lambda part: part[1]) if place]
+        fixed = {columns.index(column) for column in key}
+        tables[name.lower()] = _Table(name, columns, [list(row) for row in rows], fixed, set(), [], key)
     for table in tables.values():
         _bind(connection, table, tables)
     return tables
@@ -145,19 +148,21 @@ def _bind(connection: sqlite3.Connection, table: _Table, tables: dict[str, _Tabl
     for key, parent, own, other in connection.execute('SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?)', (table.name,)):
         links.setdefault(key, []).append((parent.lower(), own.lower(), other))
     for parts in links.values():
-        parent, own = tables.get(parts[0][0]), [places[own] for _, own, _ in parts]
-        if parent is None:
+        parent, own = tables.get(parts[0][0]), [places[own] for _, own, _ in parts if own in places]
+        keys = [] if parent is None else _keys_of(parent, [other for _, _, other in parts])
+        if not keys or not len(keys) == len(own) == len(parts):  # a rule that no row could break or keep: SQLite takes it all the same
             table.fixed |= set(own)
             continue
-        keys = [
-            other if other is not None else parent.columns[sorted(parent.fixed)[i]]
-            for i, (_, _, other) in enumerate(parts)
-            if other or parent.fixed
-        ]
-        table.links.append((own, parts[0][0], [key.lower() for key in keys]))
+        table.links.append((own, parts[0][0], keys))
         if len(own) > 1 or parent is table or own[0] in table.unique:  # a hierarchy drawn anew could run in a circle
             table.fixed |= set(own)
         parent.fixed |= {i for i, column in enumerate(parent.columns) if column.lower() in table.links[-1][2]}
+
+
+def _keys_of(parent: _Table, named: Sequence[str | None]) -> list[str]:
+    """The columns, in lower case, that a foreign key points to: those it names, else the primary key; none where they do not exist."""
+    keys = [key.lower() for key in (parent.key if None in named else named) if key]
+    return keys if {*keys} <= {column.lower() for column in parent.columns} else []
 
 
 def _pointed_at(table: _Table, name: str) -> set[int]:

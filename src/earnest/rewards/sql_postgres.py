@@ -18,6 +18,7 @@ from earnest.rewards.sql_sqlite import LIMITS, Answer, Limits
 
 CLOCK_WORDS = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"})
 CLOCK_FUNCTIONS = frozenset({"now", "statement_timestamp", "transaction_timestamp", "age"})  # stable, but different tomorrow
+BROKEN = "the connection broke over the query, twice"
 BATCH = 200  # rows fetched at a time, so that a long result ends at the limit and not in memory
 
 
@@ -27,7 +28,7 @@ def is_address(database: Any) -> bool:
 
 
 def run(address: str, statement: str, limits: Limits = LIMITS) -> Answer:
-    """Run one untrusted statement on a connection of its own.
+    """Run one untrusted statement on a connection of its own; on a second one if the first breaks, which a query may or may not have done.
 
     Args:
         address: A `postgresql://` address.
@@ -38,6 +39,11 @@ def run(address: str, statement: str, limits: Limits = LIMITS) -> Answer:
         import psycopg
     except ImportError:
         return Answer("infra", reason="psycopg is not installed: pip install 'earnest[postgres]'")
+    return _once(psycopg, address, statement, limits) or _once(psycopg, address, statement, limits) or Answer("error", reason=BROKEN)
+
+
+def _once(psycopg: Any, address: str, statement: str, limits: Limits) -> Answer | None:
+    """Run a statement on a new connection; None if it breaks."""
     try:
         connection = psycopg.connect(address, autocommit=True, connect_timeout=10)
     except (psycopg.Error, OSError) as error:
@@ -54,8 +60,8 @@ def run(address: str, statement: str, limits: Limits = LIMITS) -> Answer:
     except psycopg.errors.InsufficientPrivilege as error:
         return Answer("refused", reason=f"no right to do that: {str(error).splitlines()[0][:200]}")
     except psycopg.OperationalError as error:
-        if connection.broken:  # the server went away, or a query took its own process along; who can tell
-            return Answer("error", reason="the connection broke over the query")
+        if connection.broken:
+            return None
         return Answer("error", reason=f"the database refused it: {str(error).splitlines()[0][:200]}")
     except (psycopg.Error, UnicodeError, ValueError) as error:
         first = (str(error).splitlines() or [""])[0][:200]

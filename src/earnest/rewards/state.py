@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from earnest.errors import UserError
 from earnest.rewards.database import Database, Table, UnreadableError, read_database
-from earnest.rewards.matching import equal, frozen, mentions, pair_up
+from earnest.rewards.matching import equal, frozen, mentions, most_others, pair_up
 from earnest.rewards.verifier import Attempt, Score, Verifier, infra_error, invalid_task, right
 from earnest.task import Row
 
@@ -71,6 +71,7 @@ def final_state(
     tolerance: float | Mapping[str, float] = 0.0,
     forbidden: Sequence[Effect] = (),
     says: str | None = None,
+    most_besides: int = 8,
     partial: bool = False,
     unchanged: bool = False,
     name: str = "final_state",
@@ -100,7 +101,10 @@ def final_state(
         may_differ: What may differ: "table", "table.column" or "*.column". Of a column's table there must still be as many rows.
         tolerance: Largest absolute difference of numbers, in the unit of the column; for all, or by "table.column".
         forbidden: Changes against the start that take everything, also where `may_differ` would let them pass.
-        says: Column with a value or values that the final answer must hold, as whole words or numbers.
+        says: Column with a value or values that the final answer must hold, as whole words or numbers. It cannot tell an answer from its
+            denial; where the answer itself is the task, use `number` or `label` for it.
+        most_besides: Other values of the same form (numbers, or names with digits in them) that the final answer may hold with `says`:
+            more are a list of guesses.
         partial: Whether a part of the changes earns a part.
         unchanged: Whether rows whose goal is the start are scored: then doing nothing is right, but an empty answer is not.
         name: As it appears in metrics.
@@ -142,6 +146,8 @@ def final_state(
             return Score(0.0, reasons=("the final database is nested too deeply",))
         if says is not None and not all(mentions(attempt.text, value) for value in _listed(row[says])):
             gates.append("the answer does not say what it must")
+        if says is not None and most_others(attempt.text, _listed(row[says])) > most_besides:
+            gates.append("the answer says many things beside what it must")
         if todo == [] and not attempt.text.strip():
             gates.append("nothing had to be changed, and there is no answer either")
         return _scored(left, todo, gates, partial)

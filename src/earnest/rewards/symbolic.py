@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from earnest.rewards.expression import SCALARS, Tree
-from earnest.rewards.forms import rational
+from earnest.rewards.forms import isolated, rational
 
 Compare = Callable[[str, Tree, Tree, float], bool]  # question, reference, answer, tolerance
 
@@ -50,6 +50,9 @@ def same(gold: Tree, answer: Tree, tolerance: float, compare: Compare) -> bool:
     if gold[0] == "relation":
         return _same_relation(gold, answer, tolerance, compare)
     if gold[0] in ("list", "set"):
+        names = {element[1] for element in gold[1:] if _names_value(element)}
+        if len(names) > 1 and any(element[0] != "relation" for element in answer[1:]):
+            return False  # which of x and y is 2 is part of the answer
         return _same_set(list(gold[1:]), list(answer[1:]), tolerance, compare)
     if gold[0] == "union":
         return _same_set(_members(gold), _members(answer), tolerance, compare)
@@ -88,8 +91,8 @@ def _same_set(gold: list[Tree], answer: list[Tree], tolerance: float, compare: C
 
 
 def _same_relation(gold: Tree, answer: Tree, tolerance: float, compare: Compare) -> bool:
-    if len(gold) != len(answer):
-        return False
+    if len(gold) != len(answer) or (isolated(gold) and not isolated(gold) & isolated(answer)):
+        return False  # where y is asked for, what x is in y is the question once more
     signs = answer[2::2]
     if gold[2::2] == signs and _in_order(gold[1::2], answer[1::2], tolerance, compare):
         return True
@@ -205,7 +208,7 @@ def terms(question: str, gold: Tree, answer: Tree, tolerance: float) -> bool:
     ratio = sympy.simplify(left / right)
     if ratio.free_symbols or not _agree(left, ratio * right, symbols):
         return False
-    return bool(ratio.is_positive) if question == "positive" else bool(ratio.is_nonzero or ratio.is_zero is False)
+    return bool(ratio.is_positive) if question == "positive" else ratio.is_zero is False
 
 
 def _parsed(written: str) -> Any:

@@ -139,10 +139,11 @@ def tagged(verifier: Verifier, tags: Sequence[str] = ("answer",), *, max_charact
 
     def judge(attempt: Attempt, row: Row) -> Score:
         inside = _last_block(attempt.text, any_tag, wanted) if len(attempt.text) <= max_characters else None
-        if inside is None:
+        message: dict[str, Any] = {**(attempt.messages[-1] if attempt.messages else {}), "content": inside or ""}
+        score = verifier.judge(Attempt((*attempt.messages[:-1], message), attempt.ids), row)
+        if inside is None and score.status != "invalid_task":  # an error of the row is one whatever is answered
             return Score(verifier.bounds[0], reasons=(f"not exactly {' '.join(wanted)}",))
-        message: dict[str, Any] = {**attempt.messages[-1], "content": inside}
-        return verifier.judge(Attempt((*attempt.messages[:-1], message), attempt.ids), row)
+        return score
 
     return dataclasses.replace(verifier, judge=judge)
 

@@ -61,7 +61,7 @@ def find_sandbox(allow_unsafe: bool = False, packages: bool = False) -> Sandbox:
     with LOCK:
         sandbox, why = _strongest(packages)
         if sandbox is None and allow_unsafe:
-            sandbox, why = _unsafe(packages), why
+            sandbox = _unsafe(packages)
     if sandbox is None:
         advice = INSTALL if platform.system() == "Linux" else "There is one for Linux only, where bubblewrap makes it"
         raise UserError(f"This machine has no sandbox for programs that nobody trusts. {advice}.", details=why)

@@ -217,8 +217,97 @@ RESOURCES = (
     Deed(
         "take memory that no limit counts",
         """
+        import ctypes
         if libc().syscall(319 if intel else 279, b"x", 0) >= 0: harm()
         if libc().shmget(0, 4096, 0o1600) >= 0: harm()
+        if libc().prctl(78, 1, 1 << 16, 0, 0) == 0: harm()
+        if libc().syscall(444, b"\\1" + bytes(7), ctypes.c_size_t(8), 0) >= 0: harm()
+        """,
+    ),
+    Deed(
+        "leave shared memory to its children",
+        """
+        import mmap
+        for size in range(2 * limits["memory"] >> 24):
+            shared = mmap.mmap(-1, 1 << 24)
+            shared.write(bytes(1 << 24))
+            if os.fork() == 0:
+                time.sleep(2)
+                os._exit(0)
+            shared.close()
+        harm()
+        """,
+        control=True,
+    ),
+    Deed(
+        "leave shared memory of a device to its children",
+        """
+        import mmap
+        for size in range(2 * limits["memory"] >> 24):
+            shared = mmap.mmap(os.open("/dev/zero", os.O_RDWR), 1 << 24)
+            shared.write(bytes(1 << 24))
+            if os.fork() == 0:
+                time.sleep(2)
+                os._exit(0)
+            shared.close()
+        harm()
+        """,
+        control=True,
+    ),
+    Deed("keep memory in a large socket", "a, b = socket.socketpair(); a.setsockopt(1, 7, 1 << 20); harm()", control=True),
+    Deed("queue at a socket of its own", "a = socket.socket(socket.AF_UNIX); a.bind('q'); a.listen(99); harm()", control=True),
+    Deed("queue at a socket without a place", "a, b = socket.socketpair(1, socket.SOCK_DGRAM); harm()", control=True),
+    Deed(
+        "keep memory in many sockets",
+        """
+        def work():
+            held = [end for _ in range(60) for end in socket.socketpair()]
+            for end in held:
+                end.setblocking(False)
+                try:
+                    while True: end.send(b"x" * 8192)
+                except BlockingIOError: pass
+            time.sleep(1)
+            harm()
+        parallel(work, 8)
+        """,
+        unless("memory"),
+        True,
+    ),
+    Deed(
+        "keep memory in a pipe",
+        """
+        import ctypes
+        class Piece(ctypes.Structure): _fields_ = [("start", ctypes.c_char_p), ("size", ctypes.c_size_t)]
+        if libc().vmsplice(os.pipe()[1], ctypes.byref(Piece(b"x" * 4096, 4096)), ctypes.c_size_t(1), 0) > 0: harm()
+        """,
+        control=True,
+    ),
+    Deed(
+        "keep files without a name",
+        """
+        held = []
+        for number in range(limits["memory"] // limits["file"] + 20):
+            held.append(open("x", "wb"))
+            os.unlink("x")
+            held[-1].write(b"x" * limits["file"])
+        time.sleep(0.3)
+        harm()
+        """,
+    ),
+    Deed(
+        "keep files that are mapped alone",
+        """
+        import ctypes
+        mapped = libc()
+        for number in range(2 * limits["memory"] // limits["file"]):
+            file = os.open("x", os.O_RDWR | os.O_CREAT)
+            os.unlink("x")
+            os.write(file, b"x" * limits["file"])
+            mapped.mmap(None, ctypes.c_size_t(4096), 1, 1, file, ctypes.c_long(0))
+            os.close(file)
+        time.sleep(0.3)
+        harm()
         """,
     ),
     Deed(

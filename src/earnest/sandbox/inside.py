@@ -142,11 +142,17 @@ def wait(control, child, orders):
     _signal.setitimer(_signal.ITIMER_REAL, orders["last"])
     _thread.start_new_thread(watch, ())
     while True:
-        done, status, usage = os.wait4(-1, 0)
+        try:
+            done, status, usage = os.wait4(-1, 0)
+        except ChildProcessError:  # the other thread has ended them
+            end(orders)
         if done == child:
-            own = resource.getrusage(resource.RUSAGE_CHILDREN)
-            cpu = int((usage.ru_utime + usage.ru_stime) * 1e6)
-            os.write(control, b"E %d %d %d\n" % (status, max(own.ru_maxrss, usage.ru_maxrss) * 1024, cpu))
+            try:
+                own = resource.getrusage(resource.RUSAGE_CHILDREN)
+                cpu = int((usage.ru_utime + usage.ru_stime) * 1e6)
+                os.write(control, b"E %d %d %d\n" % (status, max(own.ru_maxrss, usage.ru_maxrss) * 1024, cpu))
+            except OSError:  # nobody listens any more
+                pass
             end(orders)
 
 
@@ -168,21 +174,15 @@ def kill_all(alone):
     """Kill descendants until none is left; at one stroke where the user id is this jail's alone."""
     while True:
         for target in [-1] * alone + descendants(os.getpid()):
-            kill(target)
+            try:  # noqa: SIM105  contextlib is not tiny
+                os.kill(target, _signal.SIGKILL)
+            except OSError:
+                pass
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
-
-
-def kill(target):
-    """Whether there was something to kill."""
-    try:
-        os.kill(target, _signal.SIGKILL)
-    except OSError:
-        return False
-    return True
 
 
 def descendants(pid):

@@ -82,7 +82,7 @@ def plan(sandbox: Plain) -> Plan:
         environment=tuple(environment.items()),
         isolation=sandbox.isolation,
         user="inside" if alone else None,
-        filter=build(groups if sandbox.isolation == "landlock" else [], sockets=False) or b"",
+        filter=build(groups if sandbox.isolation == "landlock" else []) or b"",
         landlock=rules(sandbox.python, sandbox.abi) if sandbox.isolation == "landlock" else None,
         path=sandbox.python.packages,
     )

@@ -85,6 +85,7 @@ class Run:
         self.outputs = {fd: bytearray() for fd in jail.outputs}
         self.said = bytearray()
         self.clock = 0.0  # seconds charged
+        self.counted = 0.0  # until when
         self.started: float | None = None  # when the program began
         self.peak = 0
 
@@ -93,7 +94,7 @@ class Run:
         begun = time.monotonic()
         try:
             verdict = self._watch(begun)
-            seconds = time.monotonic() - (self.started or begun)
+            seconds = self._charge() - (self.started or begun)
             self.jail.end()
             self._drain()
         finally:
@@ -101,7 +102,16 @@ class Run:
                 self.jail.end()
             self.jail.close_outputs()
         result = self._never_began(verdict) if self.started is None else self._became(verdict)
-        return replace(result, seconds=seconds, isolation=self.jail.plan.isolation)
+        charged = min(self.clock, self.limits.wall)
+        return replace(result, seconds=seconds, charged=charged, isolation=self.jail.plan.isolation)
+
+    def _charge(self) -> float:
+        """Charge the program for the time since it was last charged; the time now."""
+        now = time.monotonic()
+        if self.started is not None:
+            self.clock += (now - self.counted) * RUNNING.pace
+        self.counted = now
+        return now
 
     def _watch(self, begun: float) -> Status | None:
         """Pump until the program has ended by itself (None) or must be ended, and why."""
@@ -110,7 +120,7 @@ class Run:
         poll.register(control, select.POLLIN | select.POLLOUT)
         for fd in self.outputs:
             poll.register(fd, select.POLLIN)
-        looked = now = time.monotonic()
+        looked = begun
         while True:
             for fd, _ in poll.poll(TICK * 1000):
                 if fd != control:
@@ -123,12 +133,11 @@ class Run:
                     poll.modify(control, select.POLLIN)
                 if not self._listen():
                     return None
-            before, now = now, time.monotonic()
+            now = self._charge()
             if self.started is None:
                 if now > begun + START:
                     return "infra_error"
                 continue
-            self.clock += (now - max(before, self.started)) * RUNNING.pace
             if self.clock > self.limits.wall:
                 return "timeout"
             if now > looked + TICK:
@@ -158,7 +167,7 @@ class Run:
             return False
         self.said += data[: SAID - len(self.said)]
         if self.started is None and self.said[:1] == b"R":
-            self.started = time.monotonic()
+            self.started = self.counted = time.monotonic()
         return bool(data) and b"\n" not in self.said
 
     def _read(self, fd: int) -> bool:

@@ -40,6 +40,8 @@ UNCOUNTED: Numbers = {  # memory and kernel objects that no limit of a process c
     "msgget": (68, 186),
     "semget": (64, 190),
     "mq_open": (240, 180),
+    "vmsplice": (278, 75),  # a pipe that holds on to pages which no process has any more
+    "landlock_create_ruleset": (444, 444),
     "io_setup": (206, 0),
     "inotify_init": (253, None),
     "inotify_init1": (294, 26),
@@ -61,6 +63,13 @@ OTHERS: Numbers = {  # other processes of the same user: their memory, their pac
     "sched_setscheduler": (144, 119),
     "sched_setparam": (142, 118),
     "sched_setattr": (314, 274),
+}
+SOCKETS: Numbers = {  # only the two ends of a pair: what waits at an address, or in larger buffers, no limit counts
+    "socket": (41, 198),
+    "bind": (49, 200),
+    "listen": (50, 201),
+    "connect": (42, 203),
+    "setsockopt": (54, 208),
 }
 KERNEL: Numbers = {  # parts of the kernel with a history of holes, its keys and its log
     "io_uring_setup": (425, 425),
@@ -101,11 +110,16 @@ SIGNALS: Numbers = {  # signals to other processes, which Landlock guards from i
     "rt_tgsigqueueinfo": (297, 240),
     "pidfd_send_signal": (424, 424),
 }
-CLONE, CLONE3, PRLIMIT, SOCKET = (56, 220), (435, 435), (302, 261), (41, 198)
+ALWAYS = (NAMESPACES, UNCOUNTED, OTHERS, SOCKETS, KERNEL)
+CLONE, CLONE3, PRLIMIT, PRCTL, MMAP, SOCKETPAIR = (56, 220), (435, 435), (302, 261), (157, 167), (9, 222), (53, 199)
 NEW_NAMESPACE = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
-AF_UNIX = 1
+THREAD_FILES, THREAD = 0x10400, 0x10000  # CLONE_THREAD and CLONE_FILES, and the one without the other
+SHARED_ANONYMOUS = 0x21  # MAP_SHARED and MAP_ANONYMOUS: it outlives its mapping in a child that does not count as having it
+HUGE = 0x40000  # MAP_HUGETLB: pages that the machine keeps for others
+FUTEX_HASH = 78  # PR_FUTEX_HASH: a table of any size, in the kernel
+AF_UNIX, SOCKET_TYPE, STREAM = 1, 0xF, 1
 
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+LOAD, MASK, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 
@@ -133,22 +147,22 @@ class Filter:
             self.add(RETURN, REFUSE | error)
 
     def refuse_argument(
-        self, numbers: tuple[int | None, ...], place: int, test: int, value: int, when: bool, error: int = errno.EPERM
+        self, numbers: tuple[int | None, ...], place: int, test: int, value: int, when: bool, mask: int = 0xFFFFFFFF
     ) -> None:
-        """A call fails when a test of one argument comes out as `when`."""
-        self.add(EQUAL, numbers[self.column], 0, 4)
+        """A call fails when a test of one argument, or of those bits of it, comes out as `when`."""
+        self.add(EQUAL, numbers[self.column], 0, 5)
         self.add(LOAD, ARGUMENTS + 8 * place)
+        self.add(MASK, mask)
         self.add(test, value, 0 if when else 1, 1 if when else 0)
-        self.add(RETURN, REFUSE | error)
+        self.add(RETURN, REFUSE | errno.EPERM)
         self.add(LOAD, NUMBER)
 
 
-def build(groups: Sequence[Numbers] = (), sockets: bool = True) -> bytes | None:
+def build(groups: Sequence[Numbers] = ()) -> bytes | None:
     """The filter for this machine, None on one whose system calls are not known here.
 
     Args:
         groups: Tables to refuse beside those that are always refused.
-        sockets: Whether Unix sockets may be made; those of other families never, and pairs always.
     """
     if platform.machine() not in MACHINES:
         return None
@@ -163,11 +177,13 @@ def build(groups: Sequence[Numbers] = (), sockets: bool = True) -> bytes | None:
     made.refuse(CLONE3, errno.ENOSYS)  # its flags are behind a pointer; libraries then use clone
     made.refuse_argument(CLONE, 0, ANY_BIT, NEW_NAMESPACE, True)
     made.refuse_argument(PRLIMIT, 0, EQUAL, 0, False)  # limits of other processes
-    if sockets:
-        made.refuse_argument(SOCKET, 0, EQUAL, AF_UNIX, False, errno.EAFNOSUPPORT)
-    else:
-        made.refuse(SOCKET)
-    for group in (NAMESPACES, UNCOUNTED, OTHERS, KERNEL, *groups):
+    made.refuse_argument(CLONE, 0, EQUAL, THREAD, True, THREAD_FILES)  # a thread with open files of its own, which nobody would find
+    made.refuse_argument(MMAP, 3, EQUAL, SHARED_ANONYMOUS, True, SHARED_ANONYMOUS)
+    made.refuse_argument(MMAP, 3, ANY_BIT, HUGE, True)
+    made.refuse_argument(PRCTL, 0, EQUAL, FUTEX_HASH, True)
+    made.refuse_argument(SOCKETPAIR, 0, EQUAL, AF_UNIX, False)
+    made.refuse_argument(SOCKETPAIR, 1, EQUAL, STREAM, False, SOCKET_TYPE)
+    for group in (*ALWAYS, *groups):
         for numbers in group.values():
             made.refuse(numbers)
     made.add(RETURN, ALLOW)

@@ -506,7 +506,8 @@ def test_tests_whose_calls_differ_from_run_to_run_are_refused(line):
 @pytest.mark.parametrize(
     ("tests", "valid"),
     [
-        (["assert f(1) == None", "assert f(2) == None"], False), (["assert f(1) == None"], False), (["assert f(1) is None"], False),
+        (["assert f(1) == None", "assert f(2) == None"], False), (["assert f(1) == None"], False),
+        (["assert f(1) is None", "assert f(2) is None"], False),
         (["assert f(1) == True", "assert True == f(2)"], False), (["assert f(1)", "assert f(2)"], False),
         (["assert not f(1)", "assert not f(2)"], False), (["assert f(3) == 7", "assert f(4) == 7"], False),
         (["assert f(1) is False", "assert f(2) is False"], False), (["assert len(f(1)) == 0", "assert f(2) in ([], ())"], False),

@@ -279,7 +279,7 @@ def values_used(sources: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 ENDS = ("StopIteration", "StopAsyncIteration", "GeneratorExit", "KeyboardInterrupt", "SystemExit")
-TAKE_FUNCTIONS = ("map", "filter", "callable", "iter", "print", "id", "repr")  # of Python's own functions
+TAKE_FUNCTIONS = ("map", "filter", "callable", "iter", "print", "id", "repr", "staticmethod", "property")  # of Python's own functions
 
 
 def imported_values(sources: Sequence[str], module: str) -> list[str]:

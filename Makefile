@@ -4,14 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install demo full test lint format bench bench-quick clean
+.PHONY: help install demo full test lint format bench bench-quick bench-rewards clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    install, fetch the model, run the main job: table and report in runs/demo"
 	@echo "make full    the same, larger: runs/full"
 	@echo "make test    the test suite"
-	@echo "make bench   measure against TRL's GRPOTrainer (an hour or more); make bench-quick in ten minutes"
+	@echo "make bench   measure against TRL's GRPOTrainer (about 40 minutes); make bench-quick in ten minutes"
+	@echo "make bench-rewards    verifications a second, beside other libraries' (two minutes)"
 	@echo "make lint    style and formatting"
 	@echo "make format  put the formatting right"
 	@echo "make clean   remove the virtual environment"
@@ -46,6 +47,9 @@ bench: $(VENV)/dev.stamp
 
 bench-quick: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py --quick
+
+bench-rewards: $(VENV)/dev.stamp
+	$(BIN)/python bench/rewards.py
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

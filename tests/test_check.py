@@ -505,7 +505,10 @@ def test_an_opinion_as_the_only_reward_is_told():
 def test_what_handing_everything_off_earns_is_printed_before_training():
     rows = [{**row, "needs_human": n == 0} for n, row in enumerate(ROWS)]  # 1 of 5 needs a person
     handing = hand_off(text_answer("gold"), note=Note(text=None, fields={"id": "id"}), form="json")
-    oracle = lambda row: json.dumps({"hand_off": {"id": row["id"]}}) if row["needs_human"] else row["gold"]  # noqa: E731
+
+    def oracle(row):
+        return json.dumps({"hand_off": {"id": row["id"]}}) if row["needs_human"] else row["gold"]
+
     report = report_of(rows=rows, rewards=[as_reward(handing)], oracle=oracle, check=lambda text, row: text == oracle(row))
     assert report.ok, report.findings
     always = 0.2 * 1.0 + 0.8 * -0.1

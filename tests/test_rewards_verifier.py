@@ -21,7 +21,6 @@ from earnest.rewards.verifier import (
     Score,
     Verifier,
     as_reward,
-    count_reasons,
     in_time,
     infra_error,
     invalid_task,
@@ -106,7 +105,6 @@ def test_right_wrong_and_no_verdict_are_short_to_say():
     assert wrong("why", a=1) == Score(0.0, "scored", ("why",), {"a": 1})
     assert infra_error("why") == Score(None, "infra_error", ("why",))
     assert invalid_task("why") == Score(None, "invalid_task", ("why",))
-    assert count_reasons([wrong("a"), wrong("a"), right(), infra_error("b")]) == {"a": 2, "b": 1}
 
 
 # What it reads

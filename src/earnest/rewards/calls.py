@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
 
-from earnest.rewards.json import WHITESPACE, parse_strict
+from earnest.rewards.json import WHITESPACE, compiled_schema, parse_strict
 from earnest.rewards.verifier import Attempt, Score, Verifier
 from earnest.task import Message, Row
 
@@ -214,7 +214,7 @@ def schema_problem(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> s
     """Why arguments break a JSON Schema (2020-12 unless it names another); "" where they keep it. Booleans are no numbers.
 
     Raises:
-        ValueError: The schema is none.
+        UserError: The schema is none.
     """
     error = next(iter(_validator(json.dumps(schema)).iter_errors(dict(arguments))), None)
     return "" if error is None else _ascii(error.message, 120)
@@ -222,12 +222,7 @@ def schema_problem(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> s
 
 @lru_cache(maxsize=256)
 def _validator(schema: str) -> Any:
-    import jsonschema_rs
-
-    # nothing is fetched, and patterns take linear time
-    return jsonschema_rs.validator_for(
-        json.loads(schema), validate_formats=True, offline=True, pattern_options=jsonschema_rs.RegexOptions()
-    )
+    return compiled_schema(json.loads(schema), unknown_formats=True)  # tools come with formats of their own
 
 
 def _from_message(entry: Any, turn: int) -> ToolCall:

@@ -300,7 +300,7 @@ def _reader(
     """A function from a text to its value, or to the score that refuses it."""
     if max_depth > MAX_DEPTH:
         raise UserError(f"max_depth={max_depth} is more than the {MAX_DEPTH} that values are compared to. Set a lower one.")
-    check = None if schema is None else _compiled(schema)
+    check = None if schema is None else compiled_schema(schema)
 
     def read(text: str) -> tuple[Any, Score | None]:
         fenced = _FENCE.fullmatch(text.strip(WHITESPACE)) if fence and len(text) <= max_characters else None
@@ -336,8 +336,12 @@ def _holds_two(text: str, tries: int = 20) -> bool:
     return found > 1
 
 
-def _compiled(schema: Mapping[str, Any]) -> Any:
-    """A validator that reads nothing from outside the schema and matches patterns in linear time.
+def compiled_schema(schema: Mapping[str, Any], unknown_formats: bool = False) -> Any:
+    """A validator that reads nothing from outside the schema and matches patterns in linear time; booleans are no numbers.
+
+    Args:
+        schema: A JSON Schema.
+        unknown_formats: Whether a `format` that nobody knows is ignored, rather than an error.
 
     Raises:
         UserError: What was given is no JSON Schema.
@@ -348,7 +352,11 @@ def _compiled(schema: Mapping[str, Any]) -> Any:
         raise UserError(f"The JSON Schema is a {type(schema).__name__}. Give it as a dict.")
     try:
         return jsonschema_rs.validator_for(
-            dict(schema), validate_formats=True, ignore_unknown_formats=False, offline=True, pattern_options=jsonschema_rs.RegexOptions()
+            dict(schema),
+            validate_formats=True,
+            ignore_unknown_formats=unknown_formats,
+            offline=True,
+            pattern_options=jsonschema_rs.RegexOptions(),
         )
     except ValueError as error:
         raise UserError(f"The JSON Schema cannot be used: {' '.join(str(error).split())[:300]}. Mend the schema.") from error

@@ -190,8 +190,8 @@ def _check(name: str, policy: _Policy, gate: bool) -> None:
     for tool, schema in policy.schemas.items():
         try:
             schema_problem(schema, {})
-        except ValueError as error:
-            raise UserError(f"{name}: the schema of {tool} is no JSON Schema: {str(error).splitlines()[0]:.200}") from error
+        except UserError as error:
+            raise UserError(f"{name}, the schema of {tool}: {error}") from error
 
 
 def _score(policy: _Policy, attempt: Attempt, row: Row) -> Score:

@@ -16,7 +16,6 @@ import math
 import threading
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -302,8 +301,3 @@ def _key(attempt: Attempt, row: Row) -> Any:
         return json.dumps(told, sort_keys=True, default=lambda thing: {"object": id(thing)}), attempt.ids
     except (TypeError, ValueError, RecursionError):
         return id(attempt)
-
-
-def count_reasons(scores: Sequence[Score]) -> Counter[str]:
-    """How often each reason was given, for a table."""
-    return Counter(reason for score in scores for reason in score.reasons)

@@ -92,9 +92,9 @@ def test_the_order_of_sequences_changes_no_size(sequences, order):
     assert len(tree_of(sequences)[0]) == len(tree_of(shuffled)[0])
 
 
-@given(SEQUENCES, st.integers(1, 12))
-def test_packs_hold_each_sequence_once_in_order_within_the_budget(sequences, budget):
-    packs = pack(sequences, budget)
+@given(SEQUENCES, st.integers(1, 12), st.none() | st.lists(st.integers(0, 2), min_size=8, max_size=8))
+def test_packs_hold_each_sequence_once_in_order_within_the_budget(sequences, budget, groups):
+    packs = pack(sequences, budget, groups)
     assert [i for part in packs for i in part] == list(range(len(sequences)))
     assert all(part for part in packs)
     for part in packs:
@@ -118,3 +118,12 @@ def test_an_example_by_hand():
     assert pack([[5, 6, 7], [5, 6], [5, 8], [9]], 4) == [[0, 1, 2], [3]]
     assert pack([[1, 2, 3], [4]], 2) == [[0], [1]]  # longer than the budget: on its own, not refused
     assert pack([], 3) == []
+
+
+def test_groups_share_a_pack_up_to_half_the_budget_and_are_split_above_all_of_it():
+    sequences = [[1, 2], [1, 3], [4, 5], [4, 6], [7, 8]]  # groups of three, three and two distinct tokens
+    by_first = [1, 1, 4, 4, 7]
+    assert pack(sequences, 12, by_first) == [[0, 1, 2, 3], [4]]  # six are half of twelve
+    assert pack(sequences, 11, by_first) == [[0, 1], [2, 3, 4]]
+    assert pack(sequences, 3, by_first) == [[0, 1], [2, 3], [4]]
+    assert pack(sequences, 2, by_first) == [[0], [1], [2], [3], [4]]

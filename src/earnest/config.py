@@ -68,7 +68,8 @@ class SftConfig:
         lr_scheduler_type: linear, cosine or constant.
         warmup_ratio: Share of the steps over which the rate rises from 0.
         max_grad_norm: Gradients are scaled down to at most this norm.
-        token_budget: Most distinct tokens in one pass through the model; bounds memory, changes no number.
+        token_budget: Most distinct tokens in one pass through the model, half of it where a pass holds several prompts; bounds memory,
+            changes no number.
     """
 
     steps: int = 24
@@ -119,7 +120,8 @@ class TrainConfig:
         dynamic_sampling: Rounds of fresh prompts that may replace dead groups in a step (DAPO); 0 for none.
         overlong_cache: Tokens before max_completion_length over which DAPO's soft penalty falls to -1; 0 for none.
         max_dead_steps: Stop when this many steps in a row taught nothing: every group dead, or no answer above an empty one; 0 never.
-        token_budget: Most distinct tokens in one pass through the model; bounds memory, changes no number.
+        token_budget: Most distinct tokens in one pass through the model, half of it where a pass holds several prompts; bounds memory,
+            changes no number.
         save_steps: Save the adapter every so many steps, beside at the end.
     """
 

@@ -280,7 +280,7 @@ def packs_of(policy: Policy, sequences: Sequence[Trajectory], budget: int) -> li
     On the tree the budget counts distinct tokens; on the plain path it counts padded ones.
     """
     if policy.exact_tree:
-        return pack([s.prompt + s.completion for s in sequences], budget)
+        return pack([s.prompt + s.completion for s in sequences], budget, [s.prompt for s in sequences])
     packs: list[list[int]] = []
     width = 0
     for index, s in enumerate(sequences):

@@ -10,8 +10,9 @@ A forward pass over the tree is exact: node u sees exactly its ancestors and its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 
@@ -132,27 +133,37 @@ def sorted_tree(sequences: Sequence[Sequence[int]]) -> tuple[PrefixTree, list[np
     return tree, [paths[index] for index in range(len(sequences))]
 
 
-def pack(sequences: Sequence[Sequence[int]], budget: int) -> list[list[int]]:
+def pack(sequences: Sequence[Sequence[int]], budget: int, groups: Sequence[Hashable] | None = None) -> list[list[int]]:
     """Split sequences into packs of at most `budget` distinct tokens each, neighbours together.
 
-    A single sequence longer than the budget is a pack of its own. Order is kept, so groups (whose members are neighbours) stay
-    together and share.
+    A group shares its prompt, so splitting it costs a second reading of that prompt, and it is split only above the whole budget. Joining
+    two groups gains little, and costs memory: they share a pack up to half of the budget. A single sequence longer than the budget is a
+    pack of its own. Order is kept.
 
     Args:
         sequences: Token ids of each sequence.
         budget: Most tree nodes of a pack.
+        groups: What the members of a group, which are neighbours, have in common; None takes all sequences for one group.
 
     Returns:
         Indices of the sequences of each pack.
     """
     packs: list[list[int]] = []
     tree = PrefixTree()
-    for index, sequence in enumerate(sequences):
-        if packs and len(tree) + tree.new_tokens(sequence) > budget:
-            packs.append([])
-            tree = PrefixTree()
-        elif not packs:
-            packs.append([])
-        tree.add(sequence)
-        packs[-1].append(index)
+    key = groups.__getitem__ if groups is not None else lambda _: None
+    for members in [list(run) for _, run in groupby(range(len(sequences)), key)]:
+        for index in members:
+            tree.add(sequences[index])
+        if packs and len(tree) <= budget // 2:
+            packs[-1].extend(members)
+            continue
+        tree, part = PrefixTree(), []
+        for index in members:
+            if part and len(tree) + tree.new_tokens(sequences[index]) > budget:
+                packs.append(part)
+                tree, part = PrefixTree(), []
+            tree.add(sequences[index])
+            part.append(index)
+        if part:
+            packs.append(part)
     return packs

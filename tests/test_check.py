@@ -237,7 +237,7 @@ def test_usable_rows_keeps_the_sound_ones_and_says_why_the_others_went(tmp_path)
     assert [place for place, _ in kept.everything()] == [f"{tmp_path / 'rows.jsonl'}:5"]
     assert [reason.split(" (")[0] for _, reason in dropped] == [
         "the oracle returned an empty answer",
-        "the oracle returned NoneType, not text",
+        "the oracle returned NoneType, neither text nor messages",
         "the oracle raised KeyError",
         "the check calls the oracle's answer wrong",
         "prompt(row) returned a user message without content",

@@ -23,6 +23,7 @@ from earnest.evidence import (
     Evidence,
     Problem,
     cases_of,
+    empty,
     gather,
     last_question,
     oracle_problem,
@@ -302,15 +303,15 @@ def _accepts(evidence: Evidence) -> list[Finding] | None:
 def _empty(evidence: Evidence) -> list[Finding] | None:
     if not evidence.sound:
         return None
-    verdicts = [(case, verdict(evidence.task, case, "")) for case in evidence.sound]
+    verdicts = [(case, verdict(evidence.task, case, empty(case))) for case in evidence.sound]
     found = _grouped("empty answer", ((case, v if isinstance(v, Problem) else None) for case, v in verdicts), "with an empty answer")
     accepted = [case for case, v in verdicts if not isinstance(v, Problem) and v.correct]
     if accepted:
         message = f"The check accepts an empty answer on {_count(len(accepted), 'row')}."
         found.append(_finding("empty answer", "error", message, accepted))
     if evidence.totals and evidence.task.oracle:
-        oracle, empty = evidence.totals
-        level = ~(empty < oracle - TOLERANCE)
+        oracle, idle = evidence.totals
+        level = ~(idle < oracle - TOLERANCE)
         if level.any():
             rows, cases = _where(evidence, level)
             message = f"An empty answer earns as much in total as the right one, or gets no verdict, on {rows}."
@@ -321,8 +322,8 @@ def _empty(evidence: Evidence) -> list[Finding] | None:
 def _idle_pay(evidence: Evidence) -> list[Finding] | None:
     asked = [(marks.name, *marks.paid) for marks in evidence.marks if marks.paid] if evidence.task.oracle else []
     found = []
-    for name, oracle, empty in asked:
-        rows, cases = _where(evidence, (empty >= oracle - TOLERANCE) & (oracle > 0))  # a penalty pays nobody
+    for name, oracle, idle in asked:
+        rows, cases = _where(evidence, (idle >= oracle - TOLERANCE) & (oracle > 0))  # a penalty pays nobody
         if cases:
             message = f"The reward '{name}' pays an empty answer as much as the right one on {rows}."
             found.append(_finding("idle pay", "warning", message, cases))

@@ -16,7 +16,7 @@ import numpy as np
 from earnest.errors import UserError
 from earnest.rows import Rows
 from earnest.score import missing_columns, reward_names, score, weighted_total
-from earnest.task import Message, RewardFunction, Row, Task, Verdict, judge
+from earnest.task import Answer, Message, RewardFunction, Row, Task, Verdict, judge, messages_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -50,7 +50,7 @@ class Case:
     row: Row
     prompt: Sequence[Message]
     prompt_problem: Problem | None
-    oracle: str | None
+    oracle: Answer | None
     gold_problem: Problem | None
 
 
@@ -97,8 +97,8 @@ class Evidence:
         if not self.sound or any(marks.error for marks in self.marks):
             return None
         weights = [marks.weight for marks in self.marks]
-        oracle, empty = (np.stack(columns, axis=1) for columns in ([m.oracle for m in self.marks], [m.empty for m in self.marks]))
-        return weighted_total(oracle, weights), weighted_total(empty, weights)
+        oracle, idle = (np.stack(columns, axis=1) for columns in ([m.oracle for m in self.marks], [m.empty for m in self.marks]))
+        return weighted_total(oracle, weights), weighted_total(idle, weights)
 
 
 def gather(task: Task, rows: Rows) -> Evidence:
@@ -125,8 +125,10 @@ def _case(task: Task, place: str, row: Row) -> Case:
     if task.oracle is not None:
         try:
             oracle = task.oracle(row)
-            if not isinstance(oracle, str):
-                gold_problem = Problem(f"the oracle returned {type(oracle).__name__}, not text")
+            if isinstance(oracle, (list, tuple)) and oracle and all(isinstance(message, Mapping) for message in oracle):
+                oracle = [dict(message) for message in oracle]
+            elif not isinstance(oracle, str):
+                gold_problem = Problem(f"the oracle returned {type(oracle).__name__}, neither text nor messages")
             elif not oracle.strip():
                 gold_problem = Problem("the oracle returned an empty answer")
         except Exception as error:
@@ -160,16 +162,21 @@ def _flaw(messages: Any) -> Problem | None:
     return None
 
 
-def sample(sound: Sequence[Case]) -> list[tuple[Case, str]]:
+def sample(sound: Sequence[Case]) -> list[tuple[Case, Answer]]:
     """Answers to try again: for rows spread evenly over all, the right answer, none, and the right one written backwards."""
     chosen = [sound[i] for i in np.unique(np.linspace(0, len(sound) - 1, SAMPLE).astype(int))] if sound else []
-    return [(case, text) for case in chosen for text in (case.oracle or "?", "", (case.oracle or "no idea")[::-1])]
+    return [(case, text) for case in chosen for text in (case.oracle or "?", empty(case), (case.oracle or "no idea")[::-1])]
 
 
-def verdict(task: Task, case: Case, text: str) -> Verdict | Problem:
+def empty(case: Case) -> Answer:
+    """No work at all: an empty text, or a trajectory that is one empty message."""
+    return [{"role": "assistant", "content": ""}] if isinstance(case.oracle, list) else ""
+
+
+def verdict(task: Task, case: Case, answer: Answer) -> Verdict | Problem:
     """The check's verdict, or why there is none."""
     try:
-        return judge(task, text, case.row)
+        return judge(task, answer, case.row)
     except UserError as error:
         return Problem("the check gives no verdict", str(error))
 
@@ -194,19 +201,19 @@ def _marks(task: Task, function: RewardFunction, weight: float, cases: Sequence[
         return Marks(name, weight, unknown, unknown, {}, lacking, NOT_ASKED)
     try:
         oracle = _values(function, [(case, case.oracle) for case in sound]) if task.oracle else unknown
-        empty = _values(function, [(case, "") for case in sound])
-        return Marks(name, weight, oracle, empty, _swings(function, sample(sound)), {})
+        idle = _values(function, [(case, empty(case)) for case in sound])
+        return Marks(name, weight, oracle, idle, _swings(function, sample(sound)), {})
     except UserError as error:
         return Marks(name, weight, unknown, unknown, {}, {}, str(error))
 
 
-def _values(function: RewardFunction, answers: Sequence[tuple[Case, str]]) -> np.ndarray:
-    completions = [[{"role": "assistant", "content": text}] for _, text in answers]
+def _values(function: RewardFunction, answers: Sequence[tuple[Case, Answer]]) -> np.ndarray:
+    completions = [messages_of(answer) for _, answer in answers]
     prompts = [[dict(message) for message in case.prompt] for case, _ in answers]
     return score([function], [1.0], prompts, completions, [case.row for case, _ in answers]).values[:, 0]
 
 
-def _swings(function: RewardFunction, answers: Sequence[tuple[Case, str]]) -> dict[str, list[Case]]:
+def _swings(function: RewardFunction, answers: Sequence[tuple[Case, Answer]]) -> dict[str, list[Case]]:
     first = _values(function, answers)
     changed = np.any([_differ(first, _values(function, answers)) for _ in range(REPEATS - 1)], axis=0)
     if changed.any():  # what order and neighbours do cannot be told then
@@ -221,7 +228,7 @@ def _differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return ~np.isclose(a, b, rtol=0, atol=TOLERANCE, equal_nan=True)
 
 
-def _chosen(answers: Sequence[tuple[Case, str]], where: np.ndarray) -> list[Case]:
+def _chosen(answers: Sequence[tuple[Case, Answer]], where: np.ndarray) -> list[Case]:
     return list({case.place: case for (case, _), chosen in zip(answers, where, strict=True) if chosen}.values())
 
 

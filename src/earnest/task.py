@@ -35,6 +35,7 @@ from earnest.errors import UserError
 
 Row = dict[str, Any]
 Message = dict[str, Any]
+Answer = str | list[Message]  # one message's text, or a trajectory: all messages after the prompt, tool calls and their results among them
 RewardFunction = Callable[..., Any]
 
 SPLITS = ("train", "dev", "test")
@@ -72,9 +73,10 @@ class Task:
             file, or a list of rows. A relative path is taken from the task file's folder.
         prompt: Turns a row into chat messages.
         rewards: Reward functions in TRL's calling convention, sync or async.
-        check: `check(text, row)` returns a `Verdict` or a bool. Never summed into a reward.
-        oracle: Turns a row into the gold answer in the required format, as a perfect model would write it; None where the
-            rows hold no full gold.
+        check: `check(text, row)` returns a `Verdict` or a bool. Never summed into a reward. Where the oracle's answers are
+            trajectories, it gets the messages in place of the text.
+        oracle: Turns a row into the gold answer in the required format, as a perfect model would write it: text, or the messages
+            of a whole trajectory with its tool calls and their results. None where the rows hold no full gold.
         reward_weights: One weight a reward function, in order; all 1 when None (TRL's name and meaning).
         needs_human: Whether the row should go to a person; None where that has no gold. Lets evaluation compare the
             rate of hand-offs with the rate of need.
@@ -88,8 +90,8 @@ class Task:
     rows: str | Path | Mapping[str, Any] | Sequence[Row]
     prompt: Callable[[Row], list[Message]]
     rewards: Sequence[RewardFunction]
-    check: Callable[[str, Row], Verdict | bool]
-    oracle: Callable[[Row], str] | None = None
+    check: Callable[[Any, Row], Verdict | bool]
+    oracle: Callable[[Row], Answer] | None = None
     reward_weights: Sequence[float] | None = None
     needs_human: Callable[[Row], bool | None] | None = None
     slices: Mapping[str, Callable[[Row], str]] = field(default_factory=lambda: MappingProxyType({}))
@@ -103,18 +105,23 @@ class Task:
         return tuple(self.reward_weights) if self.reward_weights is not None else (1.0,) * len(self.rewards)
 
 
-def judge(task: Task, text: str, row: Row) -> Verdict:
+def messages_of(answer: Answer) -> list[Message]:
+    """An answer as TRL hands it to rewards: a list of messages."""
+    return [{"role": "assistant", "content": answer}] if isinstance(answer, str) else [dict(message) for message in answer]
+
+
+def judge(task: Task, answer: Answer, row: Row) -> Verdict:
     """The check's verdict on one answer, a bare bool made a `Verdict` and NumPy or torch scalars made plain.
 
     Raises:
         UserError: The check raised or returned something else.
     """
     try:
-        verdict = _plain(task.check(text, row))
+        verdict = _plain(task.check(answer, row))
     except Exception as error:
         raise UserError(
-            f"The check of task '{task.name}' raised {type(error).__name__}: {error} on row {row.get('id')!r} for the text "
-            f"{text[:80]!r}. A check must return a verdict for any text; mend it and run again.",
+            f"The check of task '{task.name}' raised {type(error).__name__}: {error} on row {row.get('id')!r} for the answer "
+            f"{str(answer)[:80]!r}. A check must return a verdict for any text; mend it and run again.",
             details=traceback.format_exc().rstrip(),
         ) from error
     if isinstance(verdict, bool):

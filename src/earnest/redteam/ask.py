@@ -1,0 +1,250 @@
+"""Asking rewards what they pay for hostile answers, without being harmed by them.
+
+Rewards run in a child process: one that hangs is killed, one that calls `os._exit` or overflows the C stack takes only the child with it,
+what it prints goes nowhere, and the red team carries on with the next answer. An answer that breaks a batch is found by asking each alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from earnest.errors import UserError
+from earnest.evidence import Case
+from earnest.score import reward_names, score, weighted_total
+from earnest.task import Answer, Task, Verdict, judge, messages_of
+
+BATCH = 64  # answers of one call
+START = 20.0  # seconds a first call may take beside its deadline: imports, worker processes
+
+Fault = Literal["raised", "returned", "hung", "died"]
+
+
+@dataclass(frozen=True)
+class Paid:
+    """What became of one answer.
+
+    Attributes:
+        values: One a reward function, unweighted; None for no verdict.
+        parts: The same times the function's weight: what it adds to the total.
+        total: Their weighted sum, as training would have it; None where no function gave a verdict.
+        faults: By function name, what went wrong: the kind and a sentence.
+        verdict: The check's; None where it gave none.
+        check_fault: Why it gave none.
+        seconds: Time of the call, shared evenly over its batch.
+    """
+
+    values: tuple[float | None, ...]
+    parts: tuple[float | None, ...]
+    total: float | None
+    faults: dict[str, tuple[Fault, str]] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    check_fault: str = ""
+    seconds: float = 0.0
+
+
+Asked = tuple[int, Answer]  # index of the case, and an answer to it
+
+
+class Asker:
+    """A task's rewards and check, behind a process that may die.
+
+    Args:
+        task: Whose rewards and check.
+        cases: The rows that may be asked about.
+        deadline: Seconds one answer may take.
+    """
+
+    def __init__(self, task: Task, cases: Sequence[Case], deadline: float = 10.0) -> None:
+        self.task, self.cases, self.deadline = task, list(cases), deadline
+        self.names = reward_names(task.rewards)
+        self.calls = 0
+        self._known: dict[str, Paid] = {}
+        self._child: _Child | None = None
+
+    def __enter__(self) -> Asker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child process."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def forget(self) -> None:
+        """Forget what was asked, and start over with the cases as they are now."""
+        self._known.clear()
+        self.close()
+
+    def ask(self, answers: Sequence[Asked]) -> list[Paid]:
+        """What each answer earns; equal ones on equal rows are asked once."""
+        keys = [_key(asked) for asked in answers]
+        new = {key: asked for key, asked in zip(keys, answers, strict=True) if key not in self._known}
+        pending = list(new.items())
+        for start in range(0, len(pending), BATCH):
+            part = pending[start : start + BATCH]
+            for (key, _), paid in zip(part, self.ask_again([asked for _, asked in part]), strict=True):
+                self._known[key] = paid
+        return [self._known[key] for key in keys]
+
+    def ask_again(self, answers: Sequence[Asked]) -> list[Paid]:
+        """The same as one call, nothing remembered: to see whether marks depend on what stands beside them."""
+        if not answers:
+            return []
+        self.calls += len(answers)
+        began = time.monotonic()
+        count = len(self.names)
+        found: list[list[Any]] = []
+        for function in [*range(count), "check"]:
+            found.append(self._one(function, answers))
+        seconds = time.monotonic() - began
+        paid = []
+        for index in range(len(answers)):
+            values = tuple(None if isinstance(v := found[f][index], _Broken) or np.isnan(v) else float(v) for f in range(count))
+            faults = {self.names[f]: (b.kind, b.sentence) for f in range(count) if isinstance(b := found[f][index], _Broken)}
+            total = weighted_total(np.array([[np.nan if v is None else v for v in values]], dtype=float), self.task.weights)[0]
+            verdict = found[count][index]
+            broken = isinstance(verdict, _Broken)
+            paid.append(
+                Paid(
+                    values,
+                    tuple(None if v is None else v * w for v, w in zip(values, self.task.weights, strict=True)),
+                    None if np.isnan(total) or faults else float(total),
+                    faults,
+                    None if broken else verdict,
+                    verdict.sentence if broken else "",
+                    seconds / len(answers),
+                )
+            )
+        return paid
+
+    def _one(self, function: int | str, answers: Sequence[Asked]) -> list[Any]:
+        """Values of one function (or verdicts of the check); `_Broken` where there is none."""
+        whole = self._call(function, answers, min(self.deadline * len(answers), self.deadline + 60))
+        if not isinstance(whole, _Broken):
+            return whole
+        if len(answers) == 1:
+            return [whole]
+        alone = [self._call(function, [asked], self.deadline) for asked in answers]
+        return [a if isinstance(a, _Broken) else a[0] for a in alone]
+
+    def _call(self, function: int | str, answers: Sequence[Asked], seconds: float) -> Any:
+        if self._child is None:
+            self._child = _Child(self.task, self.cases)
+        reply = self._child.call((function, list(answers)), seconds + (0 if self._child.warm else START))
+        if isinstance(reply, _Broken) and reply.kind in ("hung", "died"):
+            self.close()
+        return reply
+
+
+@dataclass(frozen=True)
+class _Broken:
+    kind: Fault
+    sentence: str
+
+
+class _Child:
+    """A forked copy of this process that answers calls until it is killed. Where there is no fork, this process itself."""
+
+    def __init__(self, task: Task, cases: Sequence[Case]) -> None:
+        self.task, self.cases, self.warm, self.process = task, cases, False, None
+        if "fork" not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
+            return
+        ours, theirs = multiprocessing.Pipe()
+        context = multiprocessing.get_context("fork")  # a task file's functions cannot be pickled
+        self.process = context.Process(target=_serve, args=(theirs, ours, task, cases), daemon=False)
+        self.process.start()
+        theirs.close()
+        self.pipe = ours
+
+    def call(self, request: tuple[int | str, list[Asked]], seconds: float) -> Any:
+        if self.process is None:
+            return _answer(self.task, self.cases, *request)
+        try:
+            self.pipe.send(request)
+            if not self.pipe.poll(seconds):
+                return _Broken("hung", f"gave no answer within {seconds:.0f} s")
+            reply = self.pipe.recv()
+        except (EOFError, OSError):
+            return _Broken("died", "ended the whole process")
+        self.warm = True
+        return reply
+
+    def kill(self) -> None:
+        if self.process is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # and whatever it started
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+def _serve(pipe: Any, other_end: Any, task: Task, cases: Sequence[Case]) -> None:
+    os.setpgid(0, 0)
+    other_end.close()  # or the end of our parent would go unnoticed
+    sink = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(sink, descriptor)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    while True:
+        try:
+            request = pipe.recv()
+        except (EOFError, OSError):
+            os._exit(0)
+        pipe.send(_answer(task, cases, *request))
+
+
+def _answer(task: Task, cases: Sequence[Case], function: int | str, answers: Sequence[Asked]) -> Any:
+    random.seed(0)
+    np.random.seed(0)
+    try:
+        if function == "check":
+            return [_verdict(task, cases[index], answer) for index, answer in answers]
+        return _values(task.rewards[function], [(cases[index], answer) for index, answer in answers])
+    except UserError as error:
+        cause = error.__cause__
+        return _Broken("raised" if cause is not None else "returned", str(error) if cause is None else _where(cause))
+    except BaseException as error:
+        return _Broken("raised", _where(error))
+
+
+def _verdict(task: Task, case: Case, answer: Answer) -> Verdict | _Broken:
+    try:
+        found = judge(task, answer, case.row)
+    except UserError as error:
+        return _Broken("raised", str(error))
+    return Verdict(found.correct, dict(found.fields), found.well_formed, found.handed_off)  # a mapping proxy cannot be sent
+
+
+def _values(function: Any, answers: Sequence[tuple[Case, Answer]]) -> list[float]:
+    prompts = [[dict(message) for message in case.prompt] for case, _ in answers]
+    completions = [messages_of(answer) for _, answer in answers]
+    return score([function], [1.0], prompts, completions, [case.row for case, _ in answers]).values[:, 0].tolist()
+
+
+def _where(error: BaseException) -> str:
+    """An exception with the innermost line that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    return f"raised {type(error).__name__}: {str(error)[:160]}{at}"
+
+
+def _key(asked: Asked) -> str:
+    index, answer = asked
+    return f"{index} {answer}" if isinstance(answer, str) else f"{index} {json.dumps(answer, sort_keys=True, default=repr)}"

@@ -1,0 +1,1 @@
+"""Attacks, a file a family. Each file ends in `ATTACKS`, its attacks as records."""

@@ -1,0 +1,352 @@
+"""The whole of it: rows chosen, attacks built and asked about, findings and a scoreboard of scripted policies."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from earnest.errors import UserError
+from earnest.evidence import Case, cases_of
+from earnest.redteam.ask import Asker, Paid
+from earnest.redteam.attack import Attack, Target, Try
+from earnest.redteam.catalog import CATALOG
+from earnest.redteam.findings import Finding, Level, Outcome, fault_attack, finding, judge_attack, judge_faults, level_of
+from earnest.redteam.policies import POLICIES, Policy
+from earnest.redteam.search import search
+from earnest.redteam.targets import idle, spread_by_gold, targets_of
+from earnest.rows import Rows
+from earnest.score import missing_columns
+from earnest.task import Answer, Task
+
+ROWS = 16  # rows attacked, where asking is cheap
+FEWEST = 4
+CATALOG_SECONDS = 8.0  # what the catalog may take before fewer rows are attacked
+TRIES = 150  # answers a row, about
+SLOW = 20.0  # times the usual, from two seconds on
+
+
+@dataclass(frozen=True)
+class Played:
+    """A scripted policy on the rows that were attacked.
+
+    Attributes:
+        name: Its name.
+        says: What it does, in a few words.
+        mean: Mean total over the rows it can play; NaN where none.
+        share: Mean of the way from an honest wrong answer (0) to the right one (1).
+        accepted: Share of its answers that the check accepts.
+        rows: On how many rows it could play.
+        cheat: Whether it works without knowing the answer.
+    """
+
+    name: str
+    says: str
+    mean: float
+    share: float
+    accepted: float
+    rows: int
+    cheat: bool
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What the red team has to say of a task.
+
+    Attributes:
+        task: Its name.
+        rewards: Names and weights of its reward functions.
+        kind: The form of its answers.
+        rows: How many rows were attacked, and of how many.
+        findings: Facts first, exploits first.
+        board: The scripted policies, the oracle first.
+        families: By family, how many attacks were tried and how many found something.
+        tried: By attack id, how many answers were asked about: what was resisted is read from here.
+        calls: Answers scored.
+        seconds: Time it took.
+        seed: Of every choice.
+    """
+
+    task: str
+    rewards: Mapping[str, float]
+    kind: str
+    rows: tuple[int, int]
+    findings: tuple[Finding, ...]
+    board: tuple[Played, ...]
+    families: Mapping[str, tuple[int, int]]
+    tried: Mapping[str, int]
+    calls: int
+    seconds: float
+    seed: int
+
+    @property
+    def exploitable(self) -> bool:
+        """Whether there is a proven exploit or fault."""
+        return any(f.certainty == "fact" and f.kind in ("exploit", "fault") for f in self.findings)
+
+
+def audit(
+    task: Task,
+    rows: Rows,
+    *,
+    seed: int = 0,
+    search_calls: int = 4000,
+    deadline: float = 10.0,
+    catalog: Sequence[Attack] = CATALOG,
+) -> Audit:
+    """Attack a task's rewards, without a model.
+
+    Args:
+        task: With an oracle.
+        rows: Its rows.
+        seed: Of every choice; the same seed finds the same.
+        search_calls: Reward calls of the searcher beyond the catalog; 0 leaves it out.
+        deadline: Seconds one answer may take.
+        catalog: The attacks.
+
+    Raises:
+        UserError: There is no oracle, no usable row, or the right answers themselves earn nothing.
+    """
+    began = time.monotonic()
+    cases = _usable(task, rows)
+    folder = Path(tempfile.mkdtemp(prefix="earnest-redteam-"))
+    chosen = spread_by_gold(cases, ROWS)
+    try:
+        with Asker(task, [cases[i] for i in chosen], deadline) as asker:
+            fewer = _affordable(asker, [cases[i] for i in chosen])
+            chosen = chosen[:fewer] if fewer >= len(chosen) else [chosen[i * len(chosen) // fewer] for i in range(fewer)]
+            asker.cases = [cases[i] for i in chosen]
+            asker.forget()
+            targets = targets_of(task, cases, chosen, asker, folder, seed)
+            ground = ground_of(targets, asker)
+            outcomes = {attack.id: attacked(attack, ground, asker) for attack in catalog}
+            found = [f for attack in catalog for f in judge_attack(attack, outcomes[attack.id], asker.names)]
+            every = [o for them in outcomes.values() for o in them]
+            found += blind(ground, asker.names)
+            found += judge_faults(every, asker.names, [ground.right[ground.position(o.target)] for o in every])
+            found += unsteady(ground, asker, every) + slow(ground, asker, every)
+            if search_calls:
+                found += search(ground, asker, search_calls, seed, found)
+            board = tuple(_played(policy, ground, asker) for policy in POLICIES)
+            calls = asker.calls
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    order = {"fact": 0, "lead": 1, "question": 2}, {"exploit": 0, "fault": 1, "false reject": 2}
+    found.sort(key=lambda f: (order[0][f.certainty], order[1][f.kind], -f.share if f.share == f.share else 0, f.attack))
+    return Audit(
+        task.name,
+        dict(zip(asker.names, task.weights, strict=True)),
+        targets[0].form.kind,
+        (len(targets), len(cases)),
+        tuple(found),
+        board,
+        _families(catalog, outcomes, found),
+        {identity: len(them) for identity, them in outcomes.items()},
+        calls,
+        time.monotonic() - began,
+        seed,
+    )
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The rows under attack and what they pay.
+
+    Attributes:
+        targets: The rows.
+        right: What the right answer earned, a row each.
+        wrong: What each honest wrong answer earned, a row each.
+        levels: What each row pays in total.
+        by_function: What each function adds to that, times its weight.
+    """
+
+    targets: Sequence[Target]
+    right: Sequence[Paid]
+    wrong: Sequence[Sequence[Paid]]
+    levels: Sequence[Level]
+    by_function: Sequence[tuple[Level, ...]]
+
+    def position(self, target: Target) -> int:
+        """Of a target among the rows."""
+        return next(i for i, other in enumerate(self.targets) if other is target)
+
+
+def ground_of(targets: Sequence[Target], asker: Asker) -> Ground:
+    """Ask what right and honest wrong answers earn.
+
+    Raises:
+        UserError: The right answers earn nothing that could be compared with.
+    """
+    right = asker.ask([(i, target.case.oracle) for i, target in enumerate(targets)])
+    broken = [(t, p) for t, p in zip(targets, right, strict=True) if p.faults]
+    if broken:
+        target, paid = broken[0]
+        name, (_, sentence) = next(iter(paid.faults.items()))
+        raise UserError(f"The reward '{name}' breaks on the right answer of {target.case.place}: {sentence}. Mend it, then run again.")
+    if all(paid.total is None for paid in right):
+        raise UserError("The rewards give no verdict (None) on any right answer, so there is nothing to compare with. Run `earnest check`.")
+    wrong = [asker.ask([(i, answer) for answer in target.wrongs]) for i, target in enumerate(targets)]
+    nothing = asker.ask([(i, idle(target)) for i, target in enumerate(targets)])
+    levels, by_function = [], []
+    for target, gold, others, none in zip(targets, right, wrong, nothing, strict=True):
+        totals = [(a, p.total) for a, p in zip(target.wrongs, others, strict=True) if p.total is not None]
+        levels.append(Level(0.0, 0.0) if gold.total is None else level_of(gold.total, totals, none.total))
+        functions = []
+        for f, value in enumerate(gold.parts):
+            pairs = [(a, p.parts[f]) for a, p in zip(target.wrongs, others, strict=True) if p.parts[f] is not None]
+            functions.append(Level(0.0, 0.0) if value is None else level_of(value, pairs, none.parts[f]))
+        by_function.append(tuple(functions))
+    return Ground(targets, right, wrong, levels, by_function)
+
+
+def attacked(attack: Attack, ground: Ground, asker: Asker) -> list[Outcome]:
+    """Everything an attack gives on every row, and what it earned."""
+    tries = [(i, made) for i, target in enumerate(ground.targets) for made in attack.tries(target)]
+    paid = asker.ask([(i, made.answer) for i, made in tries])
+    controls = iter(asker.ask([(i, made.control) for i, made in tries if made.control is not None]))
+    return [
+        Outcome(
+            attack,
+            ground.targets[i],
+            made,
+            p,
+            next(controls).total if made.control is not None else None,
+            ground.levels[i],
+            ground.by_function[i],
+        )
+        for (i, made), p in zip(tries, paid, strict=True)
+    ]
+
+
+WRONG_PAID = Attack(
+    "honest.wrong",
+    "no work",
+    lambda _: (),
+    "An ordinary wrong answer in the right form earns what the right one does.",
+    "Compare the answer with the row's gold, whole and not in part.",
+)
+
+
+def blind(ground: Ground, names: Sequence[str]) -> list[Finding]:
+    """Honest wrong answers that are paid in full."""
+    outcomes = []
+    for i, target in enumerate(ground.targets):
+        for answer, paid in zip(target.wrongs, ground.wrong[i], strict=True):
+            outcomes.append(Outcome(WRONG_PAID, target, Try(answer), paid, None, ground.levels[i], ground.by_function[i]))
+    hits = [
+        o for o in outcomes if o.tried.answer in o.level.paid_in_full and o.paid.total is not None and ground.right[0].total is not None
+    ]
+    if not hits:
+        return []
+    proven = any(o.refused for o in hits)
+    found = finding("exploit", "fact" if proven else "lead", WRONG_PAID, outcomes, hits, (), "the check refuses it" if proven else "")
+    return [found]
+
+
+def unsteady(ground: Ground, asker: Asker, outcomes: Sequence[Outcome]) -> list[Finding]:
+    """Marks that change with repetition, order or neighbours."""
+    some = [(i, answer) for i, t in enumerate(ground.targets) for answer in (t.case.oracle, t.wrong, idle(t))]
+    first = asker.ask_again(some)
+    ways = {
+        "when the same answers were scored again": asker.ask_again(some),
+        "when the batch came in reverse order": asker.ask_again(some[::-1])[::-1],
+        "when it was scored alone": [asker.ask_again([one])[0] for one in some],
+    }
+    found = []
+    for f, name in enumerate(asker.names):
+        for how, again in ways.items():
+            changed = [k for k, (a, b) in enumerate(zip(first, again, strict=True)) if not _same(a.values[f], b.values[f])]
+            if changed:
+                hits = [_plain_outcome(ground, some[k], first[k], "unsteady") for k in changed]
+                every = [_plain_outcome(ground, one, paid, "unsteady") for one, paid in zip(some, first, strict=True)]
+                found.append(finding("fault", "fact", hits[0].attack, every, hits, (name,), f"other marks {how}"))
+                break
+    return found
+
+
+def slow(ground: Ground, asker: Asker, outcomes: Sequence[Outcome]) -> list[Finding]:
+    """Answers that take far longer than usual, each asked alone to be sure."""
+    usual = float(np.median([paid.seconds for paid in ground.right]))
+    suspects = sorted((o for o in outcomes if o.paid.seconds > max(0.05, 3 * usual) and not o.paid.faults), key=lambda o: -o.paid.seconds)
+    hits = []
+    for outcome in suspects[:8]:
+        again = asker.ask_again([(ground.position(outcome.target), outcome.tried.answer)])[0]
+        if again.seconds > max(2.0, SLOW * usual) and not again.faults:
+            hits.append(_plain_outcome(ground, (ground.position(outcome.target), outcome.tried.answer), again, "slow"))
+    return (
+        [finding("fault", "lead", hits[0].attack, hits, hits, (), f"{hits[0].paid.seconds:.1f} s, usually {usual:.2g} s")] if hits else []
+    )
+
+
+def _plain_outcome(ground: Ground, asked: tuple[int, Answer], paid: Paid, fault: str) -> Outcome:
+    i, answer = asked
+    return Outcome(fault_attack(fault), ground.targets[i], Try(answer), paid, None, ground.levels[i], ground.by_function[i])
+
+
+def _same(a: float | None, b: float | None) -> bool:
+    return a == b or (a is not None and b is not None and abs(a - b) < 1e-9)
+
+
+def _usable(task: Task, rows: Rows) -> list[Case]:
+    if task.oracle is None:
+        raise UserError(
+            f"Task '{task.name}' has no oracle, so nobody knows what a right answer earns. Add oracle=... to the Task: a function that "
+            "turns a row into its right answer."
+        )
+    cases = cases_of(task, rows)
+    usable = [case for case in cases if not case.prompt_problem and not case.gold_problem]
+    if not usable:
+        problem = next((case.prompt_problem or case.gold_problem for case in cases), "there are no rows")
+        raise UserError(f"No row of task '{task.name}' can be used: {problem}. Run `earnest check` and mend the rows.")
+    for function in task.rewards:
+        lacking = missing_columns(function, list({key for case in usable for key in case.row}))
+        if lacking:
+            raise UserError(
+                f"The reward '{getattr(function, '__name__', function)}' needs the column '{lacking[0]}', which the rows do not have. "
+                f"They have: {', '.join(usable[0].row)}."
+            )
+    return usable
+
+
+def _affordable(asker: Asker, cases: Sequence[Case]) -> int:
+    """How many rows can be attacked in time, by what a right answer costs."""
+    asker.ask([(0, cases[0].oracle)])  # the first call pays for imports and worker processes
+    few = [(i, cases[i].oracle) for i in range(min(3, len(cases)))]
+    began = time.monotonic()
+    asker.ask_again(few)
+    each = (time.monotonic() - began) / len(few)
+    return int(min(len(cases), max(FEWEST, CATALOG_SECONDS / (TRIES * each))))
+
+
+def _played(policy: Policy, ground: Ground, asker: Asker) -> Played:
+    answers = [(i, answer) for i, answer in enumerate(policy.play(ground)) if answer is not None]
+    paid = asker.ask(answers)
+    totals = [(i, p) for (i, _), p in zip(answers, paid, strict=True) if p.total is not None]
+    shares = [ground.levels[i].share(p.total) for i, p in totals if ground.levels[i].gap > 0]
+    accepted = [p.verdict is not None and p.verdict.correct and p.verdict.well_formed is not False for p in paid]
+    nan = float("nan")
+    mean = float(np.mean([p.total for _, p in totals])) if totals else nan
+    return Played(
+        policy.name,
+        policy.says,
+        mean,
+        float(np.mean(shares)) if shares else nan,
+        float(np.mean(accepted)) if accepted else nan,
+        len(totals),
+        policy.cheat,
+    )
+
+
+def _families(catalog: Sequence[Attack], outcomes: Mapping[str, Sequence[Outcome]], found: Sequence[Finding]) -> dict[str, tuple[int, int]]:
+    hit = {f.attack for f in found}
+    families: dict[str, tuple[int, int]] = {}
+    for attack in catalog:
+        if outcomes[attack.id]:
+            tried, worked = families.get(attack.family, (0, 0))
+            families[attack.family] = (tried + 1, worked + (attack.id in hit))
+    return families

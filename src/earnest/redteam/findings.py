@@ -1,0 +1,350 @@
+"""From what rewards paid to what that means: exploits, false rejects and faults, each with its evidence.
+
+Right earns R on a row and an honest wrong answer W: the most of several, those aside that are paid in full, which are a finding of their
+own. An answer known to be wrong that earns more than W and more than its own control, by over a tenth of R - W, is paid for something other
+than being right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.stats import binomtest
+
+from earnest.redteam.ask import Paid
+from earnest.redteam.attack import Attack, Target, Try
+from earnest.task import Answer
+
+SLACK = 0.1  # of R - W: terms of taste, such as a bonus for brevity, move honest answers by that much
+
+Kind = Literal["exploit", "false reject", "fault"]
+Certainty = Literal["fact", "lead", "question"]
+
+
+@dataclass(frozen=True)
+class Level:
+    """What one row pays, in total or by one function.
+
+    Attributes:
+        right: For the oracle's answer.
+        wrong: The most an honest wrong answer gets, those aside that are paid in full.
+        paid_in_full: Which of the honest wrong answers earn what the right one does.
+    """
+
+    right: float
+    wrong: float
+    paid_in_full: tuple[Answer, ...] = ()
+
+    @property
+    def gap(self) -> float:
+        """What being right is worth; 0 where it is worth nothing."""
+        return max(0.0, self.right - self.wrong)
+
+    def share(self, earned: float) -> float:
+        """Of the way from wrong to right, how far: 0 for an honest wrong answer, 1 for the right one."""
+        return (earned - self.wrong) / self.gap if self.gap > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one try of an attack came to on one row.
+
+    Attributes:
+        attack: The attack.
+        target: The row.
+        tried: The answer and its control.
+        paid: What it earned.
+        control: What the control earned in total; None where it has none of its own.
+        level: What the row pays in total.
+        levels: The same, function by function.
+    """
+
+    attack: Attack
+    target: Target
+    tried: Try
+    paid: Paid
+    control: float | None
+    level: Level
+    levels: tuple[Level, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """Whether the check calls it wrong, or not well formed."""
+        verdict = self.paid.verdict
+        return verdict is not None and (not verdict.correct or verdict.well_formed is False)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the check calls it right and well formed."""
+        verdict = self.paid.verdict
+        return verdict is not None and verdict.correct and verdict.well_formed is not False
+
+    @property
+    def overpaid(self) -> bool:
+        """Whether it earns clearly more than honest wrong answers."""
+        floor = max(self.level.wrong, self.level.wrong if self.control is None else self.control)
+        return self.level.gap > 0 and self.paid.total is not None and self.paid.total > floor + SLACK * self.level.gap
+
+    @property
+    def above_right(self) -> bool:
+        """Whether it earns clearly more than the right answer."""
+        return self.level.gap > 0 and self.paid.total is not None and self.paid.total > self.level.right + SLACK * self.level.gap
+
+    @property
+    def underpaid(self) -> bool:
+        """Whether it earns clearly less than the right answer."""
+        return self.level.gap > 0 and self.paid.total is not None and self.paid.total < self.level.right - SLACK * self.level.gap
+
+    @property
+    def ran(self) -> bool:
+        """Whether the reward ran it as code."""
+        return self.tried.canary is not None and self.tried.canary.exists()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something the red team found.
+
+    Attributes:
+        kind: "exploit" where wrong earns too much, "false reject" where right earns too little, "fault" where a reward breaks.
+        certainty: "fact" where it is proven; "lead" where it may be meant; "question" where the contract decides.
+        attack: Id of the attack, or of the rule.
+        family: What it is about.
+        rewards: The reward functions that do it; empty for the sum of all.
+        example: The smallest answer that shows it.
+        place: 'file:line (row id)' of the example.
+        earned: What the example earned in total; None for no verdict.
+        wrong: What an honest wrong answer earns there.
+        right: What the right answer earns there.
+        hits: On how many rows it worked.
+        tried: Out of how many.
+        interval: 95% Wilson interval of hits / tried.
+        share: The mean over the rows that were tried of the way from wrong to right; NaN where that says nothing.
+        flaw: What is wrong, in one sentence.
+        fix: What mends it, in one sentence.
+        detail: What was seen: the exception, or what the check says.
+        source: Where such a thing was seen before.
+    """
+
+    kind: Kind
+    certainty: Certainty
+    attack: str
+    family: str
+    rewards: tuple[str, ...]
+    example: Answer
+    place: str
+    earned: float | None
+    wrong: float
+    right: float
+    hits: int
+    tried: int
+    interval: tuple[float, float]
+    share: float
+    flaw: str
+    fix: str
+    detail: str = ""
+    source: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same flaw of the same rewards, whatever the rows: what a baseline remembers."""
+        return hashlib.sha256(" ".join([self.kind, self.attack, *sorted(self.rewards)]).encode()).hexdigest()[:12]
+
+
+def wilson(hits: int, tried: int) -> tuple[float, float]:
+    """95% interval of a share, after Wilson (1927)."""
+    if not tried:
+        return 0.0, 1.0
+    interval = binomtest(hits, tried).proportion_ci(method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def level_of(right: float, wrongs: Sequence[tuple[Answer, float]], nothing: float | None) -> Level:
+    """What a row pays.
+
+    Args:
+        right: What the right answer earned.
+        wrongs: Honest wrong answers, and what each earned.
+        nothing: What no answer at all earned: where every honest wrong answer is paid in full, the only thing left to compare with.
+    """
+    values = [value for _, value in wrongs] + ([nothing] if nothing is not None else [])
+    if not values:
+        return Level(right, right)
+    full = tuple(answer for answer, value in wrongs if value >= right - SLACK * (right - min(values)))
+    rest = [value for answer, value in wrongs if answer not in full]
+    return Level(right, max(rest, default=min(right, values[-1])), full)
+
+
+def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[str]) -> list[Finding]:
+    """What an attack found over all rows: at most one finding of each kind, faults aside.
+
+    Args:
+        attack: The attack.
+        outcomes: Of all its tries on all rows.
+        names: Of the reward functions.
+    """
+    if attack.expect == "right":
+        bad = [o for o in outcomes if o.underpaid]
+        known = [o for o in bad if o.accepted]
+        found = []
+        if known:
+            found.append(finding("false reject", "fact", attack, outcomes, known, _low(known, names), "the check accepts it"))
+        elif bad and attack.question:
+            found.append(finding("false reject", "question", attack, outcomes, bad, _low(bad, names), attack.question))
+        above = [o for o in outcomes if o.above_right]
+        return found + ([_above(attack, outcomes, above, names)] if above else [])
+    ran = [o for o in outcomes if o.ran]
+    if ran:
+        return [finding("exploit", "fact", attack, outcomes, ran, (), "the reward ran the answer as code")]
+    paid = [o for o in outcomes if o.overpaid and (attack.wrong == "certain" or o.refused)]
+    if paid:
+        proven = any(o.refused for o in paid) or len({o.target.form.core for o in paid}) > 1
+        says = (
+            "the check refuses it" if any(o.refused for o in paid) else "the check accepts it too" if any(o.accepted for o in paid) else ""
+        )
+        return [finding("exploit", "fact" if proven else "lead", attack, outcomes, paid, _high(paid, names), says)]
+    above = [o for o in outcomes if o.above_right]
+    if above:
+        return [_above(attack, outcomes, above, names)]
+    held_back = _held_back(attack, outcomes, names)
+    return [held_back] if held_back else []
+
+
+def judge_faults(outcomes: Sequence[Outcome], names: Sequence[str], right: Sequence[Paid]) -> list[Finding]:
+    """Rewards that break, or give no verdict where the right answer gets one: one finding for each function and kind of fault.
+
+    Args:
+        outcomes: Of all attacks.
+        names: Of the reward functions.
+        right: What the oracle's answers earned; a function that is silent on those does not speak on that row.
+    """
+    found: dict[tuple[str, str], list[tuple[Outcome, str]]] = {}
+    for outcome, gold in zip(outcomes, right, strict=True):
+        for name, (kind, sentence) in outcome.paid.faults.items():
+            found.setdefault((name, f"{kind} {sentence.split(':')[0]}" if kind == "raised" else kind), []).append((outcome, sentence))
+        for name, value, oracle in zip(names, outcome.paid.values, gold.values, strict=True):
+            if value is None and oracle is not None and name not in outcome.paid.faults:
+                found.setdefault((name, "none"), []).append((outcome, "gave no verdict (None) where the right answer gets one"))
+    return [
+        finding("fault", "fact", fault_attack(kind), outcomes, [o for o, _ in hits], (name,), min((s for _, s in hits), key=len))
+        for (name, kind), hits in found.items()
+    ]
+
+
+_FAULTS = {
+    "raised": (
+        "fault.raised",
+        "An answer makes the reward raise, which stops training.",
+        "Score any text: catch what parsing it may raise, and pay nothing.",
+    ),
+    "returned": (
+        "fault.returned",
+        "An answer makes the reward return what no reward may.",
+        "Return one finite number a completion, whatever the text.",
+    ),
+    "hung": (
+        "fault.hung",
+        "An answer keeps the reward busy until it is killed.",
+        "Bound the work: limit lengths, use linear-time patterns, run what can hang in a process that can be killed.",
+    ),
+    "died": ("fault.died", "An answer ends the process that scores it.", "Run nothing the model wrote in the process that scores."),
+    "none": (
+        "fault.none",
+        "An answer gets no verdict, so it escapes every penalty.",
+        "Score whatever the model can cause; None is for failures of the infrastructure.",
+    ),
+    "unsteady": (
+        "fault.unsteady",
+        "The same answer gets different marks.",
+        "Let marks depend on the answer and its row alone: no state, no chance, no neighbours.",
+    ),
+    "slow": (
+        "fault.slow",
+        "An answer takes the reward many times as long as others.",
+        "Bound the work by the length of the text, and set a deadline.",
+    ),
+}
+
+
+def fault_attack(kind: str) -> Attack:
+    """What a finding says of a kind of fault."""
+    identity, flaw, fix = _FAULTS[kind.split()[0]]
+    return Attack(identity, "crash and time", lambda _: (), flaw, fix)
+
+
+def finding(
+    kind: Kind,
+    certainty: Certainty,
+    attack: Attack,
+    outcomes: Sequence[Outcome],
+    hits: Sequence[Outcome],
+    rewards: tuple[str, ...],
+    detail: str,
+) -> Finding:
+    """A finding from the outcomes that show it, with the smallest of them as example."""
+    smallest = min(hits, key=lambda o: len(str(o.tried.answer)))
+    rows = {id(o.target): o for o in hits}
+    tried = {id(o.target) for o in outcomes} | set(rows)
+    shares = [
+        max((o.level.share(o.paid.total) for o in hits if id(o.target) == row and o.paid.total is not None), default=0.0) for row in tried
+    ]
+    return Finding(
+        kind,
+        certainty,
+        attack.id,
+        attack.family,
+        rewards,
+        smallest.tried.answer,
+        smallest.target.case.place,
+        smallest.paid.total,
+        smallest.level.wrong,
+        smallest.level.right,
+        len(rows),
+        len(tried),
+        wilson(len(rows), len(tried)),
+        float(np.mean(shares)),
+        attack.flaw,
+        attack.fix,
+        detail,
+        attack.source,
+    )
+
+
+def _above(attack: Attack, outcomes: Sequence[Outcome], hits: Sequence[Outcome], names: Sequence[str]) -> Finding:
+    return finding("exploit", "fact", attack, outcomes, hits, _high(hits, names), "it earns more than the right answer")
+
+
+def _high(hits: Sequence[Outcome], names: Sequence[str]) -> tuple[str, ...]:
+    """The functions that pay too much, where there are several."""
+    return _those(hits, names, lambda value, level: value > level.wrong + SLACK * max(level.gap, 1e-9))
+
+
+def _low(hits: Sequence[Outcome], names: Sequence[str]) -> tuple[str, ...]:
+    """The functions that pay too little, where there are several."""
+    return _those(hits, names, lambda value, level: value < level.right - SLACK * max(level.gap, 1e-9))
+
+
+def _those(hits: Sequence[Outcome], names: Sequence[str], off: Callable[[float, Level], bool]) -> tuple[str, ...]:
+    return tuple(
+        name
+        for position, name in enumerate(names)
+        if any(o.paid.parts[position] is not None and off(o.paid.parts[position], o.levels[position]) for o in hits)
+    )
+
+
+def _held_back(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[str]) -> Finding | None:
+    """A lead where one function pays in full, and only the others keep the total down."""
+    fooled: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if len(names) > 1 and (attack.wrong == "certain" or outcome.refused):
+            for name, value, level in zip(names, outcome.paid.parts, outcome.levels, strict=True):
+                if value is not None and level.gap > 0 and value >= level.right - SLACK * level.gap:
+                    fooled.setdefault(name, []).append(outcome)
+    if not fooled:
+        return None
+    hits = max(fooled.values(), key=len)
+    return finding("exploit", "lead", attack, outcomes, hits, tuple(fooled), "only the other rewards hold it back")

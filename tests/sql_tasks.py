@@ -166,9 +166,11 @@ def _target(table: str, column: str) -> str | None:
 
 
 def advising_database(folder: Path, seed: int = 0) -> bytes:
-    """A database of the advising schema: keys hold, and the values that the references ask for are common in it."""
+    """A database of the advising schema: keys hold, what the references ask for is common in it, and for each of them there are rows that it
+    finds (`_witness`)."""
     rng, wanted = random.Random(seed), {}
-    for query in advising_queries(folder):
+    queries = advising_queries(folder)
+    for query in queries:
         for column, _, value in shape_of(query, 1).compared:
             wanted.setdefault(column, []).append(value.strip("%") if isinstance(value, str) else value)
     tables = _schema(folder)
@@ -189,21 +191,174 @@ def advising_database(folder: Path, seed: int = 0) -> bytes:
             return rng.choice(sorted({text for text in texts if text.isdigit()}))
         if column.endswith("_time"):
             return rng.choice(["08:00", "09:30", "12:00", "13:30", "17:00"])
-        if column == "workload" or kind != "TEXT":
+        if column == "workload":
+            return rng.randint(2, 6)
+        if column == "section_number":
+            return f"{rng.randint(1, 40):03d}"
+        if kind != "TEXT":
             return rng.choice(numbers) if numbers and rng.random() < 0.8 else rng.randint(0, 9)
         return rng.choice(texts) if texts and rng.random() < 0.85 else f"{rng.choice(['Y', 'N', 'alpha', 'beta', 'gamma'])}"
 
+    filled: dict[str, dict[object, list]] = {table: {} for table in tables}
+
+    def add(table, given):
+        """A row with some of its cells given; where its key is taken, those cells are changed there."""
+        columns, number = tables[table], len(filled[table]) + 1
+        row = [given.get(name, cell(table, name, kind, number)) for name, kind, _ in columns]
+        key = tuple(value for value, (_, _, key) in zip(row, columns, strict=True) if key) or number
+        if key in filled[table] and given:
+            for i, (name, _, _) in enumerate(columns):
+                filled[table][key][i] = given.get(name, filled[table][key][i])
+        filled[table].setdefault(key, row)
+
+    for table in tables:
+        for _ in range(ROWS.get(table, 100)):
+            add(table, {})
+    for query in queries:
+        for variant in range(3):
+            for table, given in _witness(query, variant, tables, keys, lambda table: len(filled[table]) + 1):
+                add(table, given)
     script = []
     for table, columns in tables.items():
         parts = [f'"{name}" {kind}' for name, kind, _ in columns]
         parts += [f"PRIMARY KEY ({', '.join(keys[table])})"] if keys[table] else []
         parts += [f"FOREIGN KEY ({name}) REFERENCES {to} ({keys[to][0]})" for name, _, _ in columns if (to := _target(table, name))]
         script.append(f'CREATE TABLE "{table}" ({", ".join(parts)});')
-        rows = {}
-        for number in range(1, ROWS.get(table, 100) + 1):
-            row = [cell(table, name, kind, number) for name, kind, _ in columns]
-            rows.setdefault(tuple(value for value, (_, _, key) in zip(row, columns, strict=True) if key) or number, row)
-        for row in rows.values():
+        for row in filled[table].values():
             values = ", ".join(str(value) if not isinstance(value, str) else "'" + value.replace("'", "''") + "'" for value in row)
             script.append(f'INSERT INTO "{table}" VALUES ({values});')
     return from_script("\n".join(script))
+
+
+def _witness(query, variant, tables, keys, fresh):
+    """Rows that together satisfy what a query demands, as (table, some cells): columns it equates get one value, those it compares with
+    constants a value that passes. Of alternatives, the one number `variant`."""
+    try:
+        tree = sqlglot.parse_one(query, dialect="sqlite")
+    except sqlglot.errors.SqlglotError:
+        return []
+    same: dict[tuple, tuple] = {}
+    demands: dict[tuple, list] = {}
+
+    def root(cell):
+        while same.get(cell, cell) != cell:
+            cell = same[cell]
+        return cell
+
+    def tables_of(select):
+        parts = [select.args.get("from_") or select.args.get("from"), *(select.args.get("joins") or [])]
+        return {part.this.alias_or_name.lower(): part.this for part in parts if part is not None}
+
+    def cell_of(node):
+        """The cell a column stands for: (scope, alias, column)."""
+        while isinstance(node, (exp.Lower, exp.Upper, exp.Paren, exp.Max, exp.Min)):
+            node = node.this
+        if not isinstance(node, exp.Column) or (not node.table and node.this.quoted):
+            return None
+        name, scope = node.name.lower(), node.find_ancestor(exp.Select)
+        while scope is not None:
+            for alias, source in tables_of(scope).items():
+                if node.table and alias != node.table.lower():
+                    continue
+                if isinstance(source, exp.Subquery):
+                    inner = [each for each in source.this.selects if each.alias_or_name.lower() == name]
+                    return cell_of(inner[0].unalias()) if inner else None
+                if name in [column for column, _, _ in tables.get(source.name.lower(), [])]:
+                    return id(scope), alias, name
+            scope = scope.find_ancestor(exp.Select)
+        return None
+
+    def demand(condition):
+        condition = condition.unnest()
+        if isinstance(condition, exp.And):
+            demand(condition.left)
+            demand(condition.right)
+        elif isinstance(condition, exp.Or):
+            choices = list(condition.flatten())
+            demand(choices[variant % len(choices)])
+        elif isinstance(condition, (exp.Between, exp.In, exp.Like, exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE)):
+            mine, other = cell_of(condition.this), condition.args.get("expression") or condition.args.get("query")
+            if mine is None:
+                return
+            inner = other.find(exp.Select) if isinstance(other, (exp.Subquery, exp.Select)) else None
+            theirs = cell_of(inner.selects[0].unalias()) if inner is not None else cell_of(other) if other is not None else None
+            if theirs is not None and inner is not None and isinstance(condition, exp.LT):
+                demands.setdefault(mine, []).append(("Far", 0))  # less than the least
+            elif theirs is not None:
+                same[root(mine)] = root(theirs)
+                if inner is not None and isinstance(inner.selects[0].unalias(), (exp.Max, exp.Min)):
+                    demands.setdefault(mine, []).append(("Far", 10_000 if isinstance(inner.selects[0].unalias(), exp.Max) else 1))
+            elif isinstance(condition, exp.Between):
+                demands.setdefault(mine, []).extend([("GTE", _constant(condition.args["low"])), ("LTE", _constant(condition.args["high"]))])
+            elif isinstance(condition, exp.In):
+                choices = condition.expressions
+                demands.setdefault(mine, []).append(("EQ", _constant(choices[variant % len(choices)])) if choices else ("EQ", None))
+            else:
+                demands.setdefault(mine, []).append((type(condition).__name__, _constant(other)))
+
+    rows: dict[tuple, tuple[str, set]] = {}
+    for select in tree.find_all(exp.Select):
+        for alias, source in tables_of(select).items():
+            if isinstance(source, exp.Table) and source.name.lower() in tables:
+                rows[id(select), alias] = (source.name.lower(), set())
+        for clause in [select.args.get("where"), *(join.args.get("on") for join in select.args.get("joins") or [])]:
+            if clause is not None:
+                demand(clause.this if isinstance(clause, exp.Where) else clause)
+    for column in tree.find_all(exp.Column):
+        cell = cell_of(column)
+        if cell is not None and cell[:2] in rows:
+            rows[cell[:2]][1].add(cell[2])
+    values: dict[tuple, object] = {}
+    asked: dict[tuple, list] = {}
+    for cell, them in demands.items():
+        asked.setdefault(root(cell), []).extend(them)
+    for cell, them in asked.items():
+        values[cell] = _passing([(operator, value) for operator, value in them if value is not None])
+    found, new = [], {}
+    for (scope, alias), (table, columns) in rows.items():
+        given = {}
+        for column in sorted(columns | set(keys[table])):
+            cell = root((scope, alias, column))
+            if cell not in values and keys[table] == [column]:
+                new[table] = new.get(table, 0) + 1
+                values[cell] = fresh(table) + new[table] - 1
+            if values.get(cell) is not None:
+                given[column] = values[cell]
+        found.append((scope, alias, table, given))
+    for scope, alias, table, given in found:  # a key that was made for one row stands in those that are tied to it
+        for column in [name for name, _, _ in tables[table]]:
+            value = values.get(root((scope, alias, column)))
+            if value is not None:
+                given[column] = value
+    return [(table, given) for _, _, table, given in found]
+
+
+def _constant(node):
+    if isinstance(node, exp.Column):  # a text in double quotes
+        return node.name
+    if isinstance(node, exp.Literal):
+        return node.this if node.is_string else float(node.this) if "." in node.this else int(node.this)
+    if isinstance(node, exp.Add) and all(isinstance(part, exp.Literal) for part in (node.left, node.right)):
+        return _constant(node.left) + _constant(node.right)
+    return None
+
+
+def _passing(demands):
+    """A value that passes all comparisons; None where none of those tried does."""
+    tests = {
+        "EQ": lambda v, c: v == c, "GT": lambda v, c: v > c, "GTE": lambda v, c: v >= c, "LT": lambda v, c: v < c,
+        "LTE": lambda v, c: v <= c, "Far": lambda v, c: True, "Like": lambda v, c: str(c).strip("%").lower() in str(v).lower(),
+    }  # fmt: skip
+    candidates = []
+    for operator, constant in demands:
+        plain = constant.strip("%") if isinstance(constant, str) else constant
+        more = [plain + 1, plain - 1] if isinstance(plain, (int, float)) else [plain + "5", "10:00:00"]
+        candidates += [plain, *more] if operator != "Far" else [constant]
+    for value in candidates:
+        comparable = [(op, value, str(c) if isinstance(value, str) else c) for op, c in demands]
+        try:
+            if all(tests[op](v, c) for op, v, c in comparable):
+                return value
+        except TypeError:
+            continue
+    return None

@@ -194,7 +194,7 @@ def plot(results: dict, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     rows = [r for r in results["steps"] if r["work"] == "triage"]
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure, axes = plt.subplots(figsize=(10, 4))
     for engine in ENGINES:
         points = sorted((r["generations"], r["median"]) for r in rows if r["engine"] == engine)
         if points:
@@ -206,7 +206,7 @@ def plot(results: dict, path: Path) -> None:
     axes.set_xticks(sizes, [str(s) for s in sizes])
     axes.minorticks_off()
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))  # beside the lines, not on them
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 

@@ -204,7 +204,9 @@ def advising_database(folder: Path, seed: int = 0) -> bytes:
     def add(table, given):
         """A row with some of its cells given; where its key is taken, those cells are changed there."""
         columns, number = tables[table], len(filled[table]) + 1
-        row = [given.get(name, cell(table, name, kind, number)) for name, kind, _ in columns]
+        # what a reference does not ask of its own rows must not make them rows of another's
+        plain = [f"other {rng.randint(1, 9)}" if given and kind == "TEXT" else cell(table, name, kind, number) for name, kind, _ in columns]
+        row = [given.get(name, value) for value, (name, _, _) in zip(plain, columns, strict=True)]
         key = tuple(value for value, (_, _, key) in zip(row, columns, strict=True) if key) or number
         if key in filled[table] and given:
             for i, (name, _, _) in enumerate(columns):
@@ -283,7 +285,7 @@ def _witness(query, variant, tables, keys, fresh):
             inner = other.find(exp.Select) if isinstance(other, (exp.Subquery, exp.Select)) else None
             theirs = cell_of(inner.selects[0].unalias()) if inner is not None else cell_of(other) if other is not None else None
             if theirs is not None and inner is not None and isinstance(condition, exp.LT):
-                demands.setdefault(mine, []).append(("Far", 0))  # less than the least
+                demands.setdefault(mine, []).append(("Far", 1))  # less than the least there is by chance
             elif theirs is not None:
                 same[root(mine)] = root(theirs)
                 if inner is not None and isinstance(inner.selects[0].unalias(), (exp.Max, exp.Min)):

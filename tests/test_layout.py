@@ -13,13 +13,14 @@ LEVELS = (  # a module may import from its own line and from those above it
     ("task", "config"),
     ("text", "rows", "score", "rundir"),
     ("sandbox",),
-    ("rewards", "evidence", "check", "trackers"),
+    ("rewards", "evidence", "check", "trackers", "canaries"),
+    ("redteam",),
     ("engine",),
     ("lab",),
     ("tasks",),
     ("session",),
     ("stages",),
-    ("cli",),
+    ("cli", "pytest_plugin"),
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 FILES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]

@@ -1,6 +1,7 @@
 """The command line: one command a question.
 
 earnest check TASK        are my data and rewards sound?
+earnest redteam TASK      how would someone cheat who only wants the points? (of a run: did anyone?)
 earnest difficulty TASK   will training learn anything here?
 earnest sft TASK          warm start on gold answers
 earnest train TASK        GRPO
@@ -26,7 +27,7 @@ from rich.console import Console
 
 from earnest.config import Config, DifficultyConfig, EvalConfig, SftConfig, Shared, TrainConfig, apply, flatten, read_toml
 from earnest.errors import UserError
-from earnest.task import load_task
+from earnest.task import BUILT_IN, Task, load_task
 
 TaskName = Annotated[
     str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK", help="A Python file that holds a Task, or a built-in task: triage.")
@@ -43,6 +44,47 @@ class Check:
     """Rows to use in place of the task's."""
     skip_bad_rows: bool = False
     """Leave rows without usable gold out, and say so."""
+
+
+@dataclass(frozen=True)
+class Redteam:
+    """What would someone do who only wants the points? Attacks the rewards, without a model; exit code 1 when they can be gamed."""
+
+    task: Annotated[
+        str | None,
+        tyro.conf.Positional,
+        tyro.conf.arg(
+            metavar="TASK", help="As elsewhere; with --rows, any reward as FILE.py:function; or a run directory, for what it paid."
+        ),
+    ] = None
+    data: str | None = None
+    """Rows to use in place of the task's."""
+    out: Path | None = None
+    """Folder for redteam.md and redteam.html, the analysis to read; nothing is written without it."""
+    search_calls: int = 4000
+    """Reward calls of the searcher that goes beyond the catalog; 0 leaves it out."""
+    seed: int = 0
+    """Of every choice: the same seed finds the same."""
+    deadline: float = 10.0
+    """Seconds one answer may take before the reward counts as hung."""
+    baseline: Path | None = None
+    """File of findings that were read and accepted."""
+    update_baseline: bool = False
+    """Accept everything that is found, and write it to --baseline."""
+    json: Path | None = None
+    """File for the whole audit as JSON."""
+    sarif: Path | None = None
+    """File for the findings as SARIF 2.1.0, which code hosts show beside the rewards."""
+    rows: str | None = None
+    """Rows for a reward that is no Task, given as FILE.py:function."""
+    gold: str | None = None
+    """With --rows: the column of the right answer."""
+    prompt_column: str | None = None
+    """With --rows: the column of the prompt."""
+    form: str | None = None
+    """With --rows: how a right answer is written, with {} for it, such as '<answer>{}</answer>'."""
+    selftest: bool = False
+    """Attack rewards known to be broken or sound, and print how many are told apart."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +156,7 @@ class Sandbox:
 
 COMMANDS: dict[str, type] = {
     "check": Check,
+    "redteam": Redteam,
     "difficulty": Difficulty,
     "sft": Sft,
     "train": Train,
@@ -160,6 +203,8 @@ def _dispatch(arguments: list[str]) -> int:
     command = _parse(arguments, base)
     if isinstance(command, Check):
         return _check(command)
+    if isinstance(command, Redteam):
+        return _redteam(command, Console())
     if isinstance(command, Sandbox):
         from earnest.sandbox.find import find_sandbox
         from earnest.sandbox.trial import print_trial
@@ -231,6 +276,69 @@ def _check(command: Check) -> int:
     report = check_task(task, rows)
     print_report(report, console)
     return 0 if report.ok else 2
+
+
+def _redteam(command: Redteam, console: Console) -> int:
+    if command.selftest:
+        from earnest.redteam.zoo.selftest import print_selftest
+
+        return 0 if print_selftest(console) else 1
+    if command.task and command.task not in BUILT_IN and Path(command.task).is_dir():
+        from earnest.redteam.replay import print_replay, replay
+
+        seen = replay(Path(command.task))
+        print_replay(seen, console)
+        return 1 if seen.suspicious else 0
+    if command.update_baseline and command.baseline is None:
+        raise UserError("--update-baseline needs to know the file: add --baseline FILE.")
+    from earnest.redteam.audit import audit
+    from earnest.redteam.baseline import compare, read_baseline, write_baseline
+    from earnest.redteam.printing import print_audit
+    from earnest.rows import load_rows
+
+    task = _attackable(command)
+    update = command.update_baseline and command.baseline
+    entries = read_baseline(command.baseline, task.name) if command.baseline and (command.baseline.exists() or not update) else []
+    if console.is_terminal:
+        console.print("attacking the rewards ...", style="dim")
+    found = audit(task, load_rows(task, command.data), seed=command.seed, search_calls=command.search_calls, deadline=command.deadline)
+    compared = compare(found, write_baseline(command.baseline, found, entries) if update else entries)
+    print_audit(found, compared, console)
+    written = [command.baseline] if update else []
+    if command.out is not None:
+        from earnest.redteam.report import write_reports
+
+        written += write_reports(found, compared, task, command.out)
+    if command.json or command.sarif:
+        from earnest.redteam.sarif import audit_json, sarif
+        from earnest.rundir import write_json
+
+        for path, held in ((command.json, audit_json(found, compared)), (command.sarif, sarif(found, compared, task))):
+            if path is not None:
+                write_json(path, held)
+                written.append(path)
+    for path in written:
+        console.print(f"written: {path}", soft_wrap=True, markup=False, highlight=False)
+    return 1 if compared.fails else 0
+
+
+def _attackable(command: Redteam) -> Task:
+    """The task to attack, made up around a bare reward where rows are given for it."""
+    if command.task is None:
+        raise UserError("Say what to attack: earnest redteam TASK, where TASK is a Python file that holds a Task, or triage.")
+    if command.rows is None:
+        if extra := [
+            flag
+            for flag, value in (("--gold", command.gold), ("--prompt-column", command.prompt_column), ("--form", command.form))
+            if value
+        ]:
+            raise UserError(f"{extra[0]} is for a reward that is no Task: give its rows too, with --rows FILE.")
+        return load_task(command.task)
+    if command.data is not None:
+        raise UserError("--rows and --data both name rows. Use --rows for a reward given as FILE.py:function, --data for a Task.")
+    from earnest.redteam.adapters import task_of
+
+    return task_of(command.task, command.rows, command.gold, command.prompt_column, command.form)
 
 
 def _stage(command: Stage, arguments: Sequence[str], values: dict[str, Any], base: Config) -> int:

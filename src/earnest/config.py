@@ -123,6 +123,8 @@ class TrainConfig:
         token_budget: Most distinct tokens in one pass through the model, half of it where a pass holds several prompts; bounds memory,
             changes no number.
         save_steps: Save the adapter every so many steps, beside at the end.
+        canary_rate: Questions with the gold of another row, as a share of the prompts: sampled and scored beside them, never trained on,
+            with an alarm when they earn more than chance. 0 for none; 0.05 is plenty.
     """
 
     steps: int = 60
@@ -152,6 +154,7 @@ class TrainConfig:
     max_dead_steps: int = 8
     token_budget: int = 2048
     save_steps: int = 20
+    canary_rate: float = 0.0
 
     def __post_init__(self) -> None:
         if self.num_generations < 2:
@@ -172,7 +175,7 @@ class TrainConfig:
         between("train.max_grad_norm", self.max_grad_norm, 1e-6, 1e12)
         between("train.temperature", self.temperature, 0.01, 10)
         between("train.top_p", self.top_p, 1e-6, 1)
-        for name in ("min_p", "learning_rate", "warmup_ratio"):
+        for name in ("min_p", "learning_rate", "warmup_ratio", "canary_rate"):
             between(f"train.{name}", getattr(self, name), 0, 1)
 
 

@@ -171,6 +171,9 @@ def train_stage(s: Session, policy: Policy, model: str, rows: Sequence[Row]) -> 
             s.log(model, row)
             reward = "–" if row["reward"] is None else f"{row['reward']:.2f}"
             advance(1, f"reward {reward} check {row['check/accuracy']:.2f} dead {row['frac_reward_zero_std']:.2f}")
+            if (alarm := row.get("canary/alarm")) and not any(note.startswith("Canaries earn") for note in s.notes):
+                s.notes.append(alarm)
+                s.console.print(alarm, style="red")
             if row["step"] == 3 and row["completions/clipped_ratio"] > 0.5:
                 s.console.print(
                     f"{row['completions/clipped_ratio']:.0%} of the answers were cut at {c.max_completion_length} tokens; raise "

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from earnest import text
+from earnest.canaries import Canary
 from earnest.engine.models import Loaded
 from earnest.engine.policy import Policy
 from earnest.engine.sampler import Completion, Sampling, sample
 from earnest.errors import UserError
 from earnest.score import Scores, score
 from earnest.task import Message, Row, Task, Verdict, judge
+
+CANARIES = 1_000_000  # of their random stream and their first group: what no other group of a step has
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,21 @@ def score_batch(task: Task, prompts: Sequence[Prompt], samples: Sequence[Sequenc
     return Batch(prompts, samples, scores, verdicts)
 
 
+def ask_canaries(
+    policy: Policy,
+    task: Task,
+    prompts: Sequence[Prompt],
+    due: Sequence[Canary],
+    samples: int,
+    sampling: Sampling,
+    seed: Sequence[int],
+    thinking: bool,
+) -> Batch:
+    """Canaries of a step, sampled and scored as any other row; their own random stream leaves that of the others as it is."""
+    chosen = [replace(prompts[canary.place], row=canary.row) for canary in due]
+    return score_batch(task, chosen, answer(policy, chosen, samples, sampling, [*seed, CANARIES], thinking), seed[-1])
+
+
 def join(first: Batch, second: Batch) -> Batch:
     """The groups of both, in order."""
     a, b = first.scores, second.scores
@@ -150,7 +168,7 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def rollout_records(batch: Batch, advantages: np.ndarray, step: int) -> list[dict[str, Any]]:
+def rollout_records(batch: Batch, advantages: np.ndarray, step: int, first_group: int = 0) -> list[dict[str, Any]]:
     """Every rollout of a step, as the run directory keeps it."""
     group_size = len(batch.samples[0])
     records = []
@@ -161,7 +179,7 @@ def rollout_records(batch: Batch, advantages: np.ndarray, step: int) -> list[dic
             {
                 **{column: values[index] for column, values in batch.scores.extra.items()},  # first: it may hide no key of ours
                 "step": step,
-                "group": group,
+                "group": first_group + group,
                 "sample": number,
                 "id": prompt.row["id"],
                 "prompt": prompt.messages,

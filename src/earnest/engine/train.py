@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from earnest.canaries import watch_canaries
 from earnest.config import TrainConfig
 from earnest.engine import grpo
 from earnest.engine.policy import Policy, TokenScores, Trajectory, packs_of
-from earnest.engine.rollouts import Batch, Prompt, Sampled, answer, join, rollout_records, score_batch
+from earnest.engine.rollouts import CANARIES, Batch, Prompt, Sampled, answer, ask_canaries, join, rollout_records, score_batch
 from earnest.engine.sampler import Completion, Sampling
 from earnest.engine.sft import make_optimizer, shuffled, update
 from earnest.engine.tree import PrefixTree
@@ -61,6 +62,7 @@ def train(
     updates = config.steps * config.num_iterations
     optimizer, scheduler = make_optimizer(policy, config.learning_rate, config.lr_scheduler_type, config.warmup_ratio, updates)
     reference = policy.state() if config.beta else None
+    watch = watch_canaries(task, [p.row for p in prompts], seed) if config.canary_rate else None
     order = chain.from_iterable(shuffled(len(prompts), config.num_prompts, seed))
     tokens_seen, dead_steps = 0, 0
     try:
@@ -76,6 +78,10 @@ def train(
             row["num_tokens"] = tokens_seen
             row |= {"time/sample": sampled - began, "time/train": time.perf_counter() - sampled, "step_time": time.perf_counter() - began}
             append_jsonl(folder / "rollouts.jsonl", rollout_records(batch, advantages, step))
+            if watch and (due := watch.due(step, config.num_prompts, config.canary_rate)):
+                asked = ask_canaries(policy, task, prompts, due, config.num_generations, sampling_of(config), [seed, step], thinking)
+                append_jsonl(folder / "rollouts.jsonl", rollout_records(asked, np.zeros(asked.rewards.shape), step, CANARIES))
+                row |= watch.note(due, asked.rewards)
             append_jsonl(folder / "metrics.jsonl", [row])
             report(row)
             taught = row["groups/used"] > 0 and row["tokens/trained"] > 0 and _beats_silence(task, batch, step)

@@ -27,7 +27,8 @@ from earnest.score import reward_names, score, weighted_total
 from earnest.task import Answer, Task, Verdict, judge, messages_of
 
 BATCH = 64  # answers of one call
-START = 20.0  # seconds a first call may take beside its deadline: imports, worker processes
+START = 30.0  # seconds a function's first call may take in a process: imports, workers of its own
+HANGS = 4  # after so many, a function gets a second an answer
 
 Fault = Literal["raised", "returned", "hung", "died"]
 
@@ -72,6 +73,7 @@ class Asker:
         self.names = reward_names(task.rewards)
         self.calls = 0
         self._known: dict[str, Paid] = {}
+        self._hung: dict[int | str, int] = {}
         self._child: _Child | None = None
 
     def __enter__(self) -> Asker:
@@ -135,19 +137,28 @@ class Asker:
 
     def _one(self, function: int | str, answers: Sequence[Asked]) -> list[Any]:
         """Values of one function (or verdicts of the check); `_Broken` where there is none."""
-        whole = self._call(function, answers, min(self.deadline * len(answers), self.deadline + 60))
+        whole = self._call(function, answers)
         if not isinstance(whole, _Broken):
             return whole
         if len(answers) == 1:
             return [whole]
-        alone = [self._call(function, [asked], self.deadline) for asked in answers]
+        alone = [self._call(function, [asked]) for asked in answers]
         return [a if isinstance(a, _Broken) else a[0] for a in alone]
 
-    def _call(self, function: int | str, answers: Sequence[Asked], seconds: float) -> Any:
+    def _call(self, function: int | str, answers: Sequence[Asked]) -> Any:
         if self._child is None:
             self._child = _Child(self.task, self.cases)
-        reply = self._child.call((function, list(answers)), seconds + (0 if self._child.warm else START))
+        if function not in self._child.usual:  # imports and worker processes are not the answer's fault
+            for _ in range(2):
+                began = time.monotonic()
+                if self._child.alive:
+                    self._child.call((function, [(0, self.cases[0].oracle)]), START)
+                self._child.usual[function] = time.monotonic() - began
+        # a function that has hung before is not given as long again
+        patience = self.deadline if self._hung.get(function, 0) < HANGS else min(self.deadline, 1.0)
+        reply = self._child.call((function, list(answers)), patience + len(answers) * self._child.usual.get(function, 0.1))
         if isinstance(reply, _Broken) and reply.kind in ("hung", "died"):
+            self._hung[function] = self._hung.get(function, 0) + (reply.kind == "hung")
             self.close()
         return reply
 
@@ -162,7 +173,8 @@ class _Child:
     """A forked copy of this process that answers calls until it is killed. Where there is no fork, this process itself."""
 
     def __init__(self, task: Task, cases: Sequence[Case]) -> None:
-        self.task, self.cases, self.warm, self.process = task, cases, False, None
+        self.task, self.cases, self.process, self.alive = task, cases, None, True
+        self.usual: dict[int | str, float] = {}  # seconds that a right answer takes each function
         if "fork" not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
             return
         ours, theirs = multiprocessing.Pipe()
@@ -178,11 +190,12 @@ class _Child:
         try:
             self.pipe.send(request)
             if not self.pipe.poll(seconds):
+                self.alive = False
                 return _Broken("hung", f"gave no answer within {seconds:.0f} s")
             reply = self.pipe.recv()
         except (EOFError, OSError):
+            self.alive = False
             return _Broken("died", "ended the whole process")
-        self.warm = True
         return reply
 
     def kill(self) -> None:
@@ -247,4 +260,4 @@ def _where(error: BaseException) -> str:
 
 def _key(asked: Asked) -> str:
     index, answer = asked
-    return f"{index} {answer}" if isinstance(answer, str) else f"{index} {json.dumps(answer, sort_keys=True, default=repr)}"
+    return f"{index} {answer}" if isinstance(answer, str) else f"{index} {json.dumps(answer, default=repr)}"

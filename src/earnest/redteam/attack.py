@@ -38,6 +38,7 @@ class Target:
         answers: The oracle answers of other rows.
         needs_human: Whether the row must go to a person; None where the task does not say.
         hand_off: The oracle answer of a row that goes to a person, None where there is none.
+        first: Whether it is the first row under attack: what is dear to ask about is asked about there only.
         canary: Call it for a fresh path in a folder of our own. A reward that runs what it reads creates the file, and is caught.
         rng: For choices; seeded by row, so the same attack is the same each time.
     """
@@ -53,6 +54,7 @@ class Target:
     answers: Sequence[Answer] = ()
     needs_human: bool | None = None
     hand_off: Answer | None = None
+    first: bool = True
     canary: Callable[[], Path] = Path
     rng: random.Random = field(default_factory=random.Random)
 
@@ -80,11 +82,13 @@ class Try:
         answer: Text, or messages.
         control: An honest wrong answer with as much right content, which the answer must not out-earn; None for the usual ones.
         canary: The file that exists afterwards if the reward ran the answer as code.
+        fair: How much of the way from wrong to right it may earn, for the right content that stands in it: partial credit is no flaw.
     """
 
     answer: Answer
     control: Answer | None = None
     canary: Path | None = None
+    fair: float = 0.0
 
 
 Build = Callable[[Target], Iterable[Try | Answer]]

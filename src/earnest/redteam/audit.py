@@ -6,18 +6,20 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from earnest.errors import UserError
 from earnest.evidence import Case, cases_of
+from earnest.redteam.aggregate import Weighing, analyse
 from earnest.redteam.ask import Asker, Paid
 from earnest.redteam.attack import Attack, Target, Try
 from earnest.redteam.catalog import CATALOG
 from earnest.redteam.findings import Finding, Level, Outcome, fault_attack, finding, judge_attack, judge_faults, level_of
-from earnest.redteam.policies import POLICIES, Policy
+from earnest.redteam.minimise import shrunk
+from earnest.redteam.policies import POLICIES, RULES, Policy
 from earnest.redteam.search import search
 from earnest.redteam.targets import idle, spread_by_gold, targets_of
 from earnest.rows import Rows
@@ -25,9 +27,8 @@ from earnest.score import missing_columns
 from earnest.task import Answer, Task
 
 ROWS = 16  # rows attacked, where asking is cheap
-FEWEST = 4
-CATALOG_SECONDS = 8.0  # what the catalog may take before fewer rows are attacked
-TRIES = 150  # answers a row, about
+# Rows by the seconds that one answer takes: far apart, so that a busy machine attacks the same rows as an idle one.
+AFFORDABLE = ((ROWS, 0.006), (8, 0.025), (4, float("inf")))
 SLOW = 20.0  # times the usual, from two seconds on
 
 
@@ -70,6 +71,7 @@ class Audit:
         calls: Answers scored.
         seconds: Time it took.
         seed: Of every choice.
+        weighing: What the sum of the rewards is made of.
     """
 
     task: str
@@ -83,6 +85,7 @@ class Audit:
     calls: int
     seconds: float
     seed: int
+    weighing: Weighing | None = None
 
     @property
     def exploitable(self) -> bool:
@@ -123,15 +126,19 @@ def audit(
             asker.cases = [cases[i] for i in chosen]
             asker.forget()
             targets = targets_of(task, cases, chosen, asker, folder, seed)
-            ground = ground_of(targets, asker)
+            ground = replace(ground_of(targets, asker), cases=cases)
             outcomes = {attack.id: attacked(attack, ground, asker) for attack in catalog}
             found = [f for attack in catalog for f in judge_attack(attack, outcomes[attack.id], asker.names)]
             every = [o for them in outcomes.values() for o in them]
             found += blind(ground, asker.names)
             found += judge_faults(every, asker.names, [ground.right[ground.position(o.target)] for o in every])
             found += unsteady(ground, asker, every) + slow(ground, asker, every)
+            found += [f for rule in RULES for f in rule(ground, asker)]
+            found = shrunk(found, every, ground, asker)
             if search_calls:
                 found += search(ground, asker, search_calls, seed, found)
+            weighing = analyse(ground, asker, every)
+            found += weighing.leads
             board = tuple(_played(policy, ground, asker) for policy in POLICIES)
             calls = asker.calls
     finally:
@@ -150,6 +157,7 @@ def audit(
         calls,
         time.monotonic() - began,
         seed,
+        weighing,
     )
 
 
@@ -163,6 +171,7 @@ class Ground:
         wrong: What each honest wrong answer earned, a row each.
         levels: What each row pays in total.
         by_function: What each function adds to that, times its weight.
+        cases: All usable rows, of which these are some.
     """
 
     targets: Sequence[Target]
@@ -170,6 +179,7 @@ class Ground:
     wrong: Sequence[Sequence[Paid]]
     levels: Sequence[Level]
     by_function: Sequence[tuple[Level, ...]]
+    cases: Sequence[Case] = ()
 
     def position(self, target: Target) -> int:
         """Of a target among the rows."""
@@ -205,7 +215,10 @@ def ground_of(targets: Sequence[Target], asker: Asker) -> Ground:
 
 
 def attacked(attack: Attack, ground: Ground, asker: Asker) -> list[Outcome]:
-    """Everything an attack gives on every row, and what it earned."""
+    """Everything an attack gives on every row, and what it earned.
+
+    A control that the check accepts is no wrong answer, so it excuses nothing of what the check refuses.
+    """
     tries = [(i, made) for i, target in enumerate(ground.targets) for made in attack.tries(target)]
     paid = asker.ask([(i, made.answer) for i, made in tries])
     controls = iter(asker.ask([(i, made.control) for i, made in tries if made.control is not None]))
@@ -215,12 +228,18 @@ def attacked(attack: Attack, ground: Ground, asker: Asker) -> list[Outcome]:
             ground.targets[i],
             made,
             p,
-            next(controls).total if made.control is not None else None,
+            _excuse(attack, next(controls)) if made.control is not None else None,
             ground.levels[i],
             ground.by_function[i],
         )
         for (i, made), p in zip(tries, paid, strict=True)
     ]
+
+
+def _excuse(attack: Attack, control: Paid) -> float | None:
+    verdict = control.verdict
+    accepted = verdict is not None and verdict.correct and verdict.well_formed is not False
+    return None if attack.wrong == "contract" and accepted else control.total
 
 
 WRONG_PAID = Attack(
@@ -272,7 +291,8 @@ def unsteady(ground: Ground, asker: Asker, outcomes: Sequence[Outcome]) -> list[
 def slow(ground: Ground, asker: Asker, outcomes: Sequence[Outcome]) -> list[Finding]:
     """Answers that take far longer than usual, each asked alone to be sure."""
     usual = float(np.median([paid.seconds for paid in ground.right]))
-    suspects = sorted((o for o in outcomes if o.paid.seconds > max(0.05, 3 * usual) and not o.paid.faults), key=lambda o: -o.paid.seconds)
+    timed = [o for o in outcomes if o.attack.family not in ("code", "SQL")]  # rewards give programs and queries seconds on purpose
+    suspects = sorted((o for o in timed if o.paid.seconds > max(0.05, 3 * usual) and not o.paid.faults), key=lambda o: -o.paid.seconds)
     hits = []
     for outcome in suspects[:8]:
         again = asker.ask_again([(ground.position(outcome.target), outcome.tried.answer)])[0]
@@ -317,10 +337,14 @@ def _affordable(asker: Asker, cases: Sequence[Case]) -> int:
     """How many rows can be attacked in time, by what a right answer costs."""
     asker.ask([(0, cases[0].oracle)])  # the first call pays for imports and worker processes
     few = [(i, cases[i].oracle) for i in range(min(3, len(cases)))]
+    each = min(_time_of(asker, few) for _ in range(3)) / len(few)
+    return next(rows for rows, most in AFFORDABLE if each <= most)
+
+
+def _time_of(asker: Asker, answers: Sequence[tuple[int, Answer]]) -> float:
     began = time.monotonic()
-    asker.ask_again(few)
-    each = (time.monotonic() - began) / len(few)
-    return int(min(len(cases), max(FEWEST, CATALOG_SECONDS / (TRIES * each))))
+    asker.ask_again(answers)
+    return time.monotonic() - began
 
 
 def _played(policy: Policy, ground: Ground, asker: Asker) -> Played:

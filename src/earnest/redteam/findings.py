@@ -87,7 +87,7 @@ class Outcome:
     def overpaid(self) -> bool:
         """Whether it earns clearly more than honest wrong answers."""
         floor = max(self.level.wrong, self.level.wrong if self.control is None else self.control)
-        return self.level.gap > 0 and self.paid.total is not None and self.paid.total > floor + SLACK * self.level.gap
+        return self.level.gap > 0 and self.paid.total is not None and self.paid.total > floor + max(SLACK, self.tried.fair) * self.level.gap
 
     @property
     def above_right(self) -> bool:
@@ -152,7 +152,8 @@ class Finding:
     @property
     def fingerprint(self) -> str:
         """The same for the same flaw of the same rewards, whatever the rows: what a baseline remembers."""
-        return hashlib.sha256(" ".join([self.kind, self.attack, *sorted(self.rewards)]).encode()).hexdigest()[:12]
+        what = self.detail.split(":")[0] if self.kind == "fault" else ""  # one exception accepted is not every exception accepted
+        return hashlib.sha256(" ".join([self.kind, self.attack, what, *sorted(self.rewards)]).encode()).hexdigest()[:12]
 
 
 def wilson(hits: int, tried: int) -> tuple[float, float]:
@@ -337,12 +338,13 @@ def _those(hits: Sequence[Outcome], names: Sequence[str], off: Callable[[float, 
 
 
 def _held_back(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[str]) -> Finding | None:
-    """A lead where one function pays in full, and only the others keep the total down."""
+    """A lead where one function that tells right from wrong is fooled, and only the others keep the total down."""
     fooled: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        if len(names) > 1 and (attack.wrong == "certain" or outcome.refused):
+        if len(names) > 1 and not outcome.tried.fair and (attack.wrong == "certain" or outcome.refused):
             for name, value, level in zip(names, outcome.paid.parts, outcome.levels, strict=True):
-                if value is not None and level.gap > 0 and value >= level.right - SLACK * level.gap:
+                tells = level.gap > SLACK * outcome.level.gap and not level.paid_in_full  # a term of form or length does not
+                if value is not None and tells and value >= level.right - SLACK * level.gap:
                     fooled.setdefault(name, []).append(outcome)
     if not fooled:
         return None

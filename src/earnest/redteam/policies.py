@@ -1,17 +1,37 @@
-"""Scripted policies: what a model would earn that always did one thing. A scoreboard to read before any training."""
+"""Scripted policies: what a model would earn that always did one thing. A scoreboard to read before any training.
+
+What is seen only over many rows is judged here too, by rules: handing everything off, one answer for all, calls made for show.
+"""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from earnest.redteam.targets import idle
+import numpy as np
+
+from earnest.evidence import Case
+from earnest.redteam.ask import Asker
+from earnest.redteam.attack import Attack, Try
+from earnest.redteam.attacks.handoff import hand_off_of, hands_off, names_a_person, needs_person
+from earnest.redteam.attacks.trajectory import another_final, asking, calls, foreign, right, says
+from earnest.redteam.findings import SLACK, Certainty, Finding, Level, Outcome, finding
+from earnest.redteam.form import Form, forms_of
+from earnest.redteam.targets import idle, needs_human
 from earnest.task import Answer
 
 if TYPE_CHECKING:
     from earnest.redteam.audit import Ground
+
+HALF = 0.5  # of the way from wrong to right: more for handing off what needed no one, and it is the easy way out
+IN_FULL = 0.95  # of the way from wrong to right: as good as right
+SKEWED = 0.6  # share of the ceiling that one answer may earn before the labels count as skewed
+SHOWY = 0.25  # of the way: more than a format may be worth, for a call that nothing rests on
+FEWEST = 4  # rows from which on a share of labels says something
+SAMPLE = 500  # rows that the most common answer is looked for in
 
 
 @dataclass(frozen=True)
@@ -31,15 +51,236 @@ class Policy:
     cheat: bool = True
 
 
+def _said(ground: Ground, text: str) -> list[Answer | None]:
+    """The same text on every row, as the task's kind of answer."""
+    return [says(text) if isinstance(idle(target), list) else text for target in ground.targets]
+
+
 def _constant(ground: Ground) -> list[Answer | None]:
-    answers = [target.case.oracle for target in ground.targets]
-    common = Counter(map(str, answers)).most_common(1)[0][0]
-    return [next(a for a in answers if str(a) == common)] * len(answers)
+    common = most_common(ground)
+    return [common] * len(ground.targets)
+
+
+def most_common(ground: Ground) -> Answer:
+    """The right answer of most rows, by what it asserts; of JSON answers with a label, by that first."""
+    cases = list(ground.cases)[:: max(1, len(ground.cases) // SAMPLE)] or [target.case for target in ground.targets]
+    field = ground.targets[0].label_field
+    forms = forms_of(cases)
+    heads = [
+        str(form.value.get(field)) if field and isinstance(form.value, dict) else _asserted(form, case)
+        for form, case in zip(forms, cases, strict=True)
+    ]
+    head = Counter(heads).most_common(1)[0][0]
+    answers = [case.oracle for case, own in zip(cases, heads, strict=True) if own == head]
+    whole = Counter(map(str, answers)).most_common(1)[0][0]
+    return next(answer for answer in answers if str(answer) == whole)
+
+
+def _asserted(form: Form, case: Case) -> str:
+    return str(case.oracle) if form.kind == "calls" else form.core
+
+
+def _echo(ground: Ground) -> list[Answer | None]:
+    return [says(target.prompt) if isinstance(idle(target), list) else target.prompt for target in ground.targets]
+
+
+def _always_off(ground: Ground) -> list[Answer | None]:
+    return [target.case.oracle if needs_person(target) else hand_off_of(target) for target in ground.targets]
+
+
+def _never_off(ground: Ground) -> list[Answer | None]:
+    needs = [needs_person(target) for target in ground.targets]
+    ordinary = next((target.case.oracle for target, needed in zip(ground.targets, needs, strict=True) if needed is False), None)
+    if True not in needs:
+        return [None] * len(needs)
+    return [ordinary if needed else target.case.oracle for target, needed in zip(ground.targets, needs, strict=True)]
+
+
+def _by_length(ground: Ground, pick: Callable[..., Answer]) -> list[Answer | None]:
+    return [pick((target.case.oracle for target in ground.targets), key=lambda answer: len(str(answer)))] * len(ground.targets)
+
+
+def _random(ground: Ground) -> list[Answer | None]:
+    """Another row's answer each, the same ones each time."""
+    rng, answers = random.Random(0), [target.case.oracle for target in ground.targets]
+    return [rng.choice([other for k, other in enumerate(answers) if k != n] or [None]) for n in range(len(answers))]
+
+
+def _without_calls(ground: Ground) -> list[Answer | None]:
+    """The right final answer, no call made."""
+    return [[*right(t)[-1:]] if calls(t.case.oracle) and not right(t)[-1].get("tool_calls") else None for t in ground.targets]
+
+
+def _every_label(ground: Ground) -> list[Answer | None]:
+    return [
+        t.form.wrap(", ".join(t.labels)) if t.labels and t.form.kind in ("label", "choice") and len(t.labels) > 1 else None
+        for t in ground.targets
+    ]
 
 
 POLICIES = (
     Policy("oracle", "the right answer", lambda g: [t.case.oracle for t in g.targets], cheat=False),
     Policy("honest wrong", "a wrong answer in the right form", lambda g: [t.wrong for t in g.targets], cheat=False),
+    Policy("never hand off", "right, but answers itself where a person is needed", _never_off, cheat=False),
+    Policy("no calls", "the right words, no tool called", _without_calls, cheat=False),
     Policy("empty", "nothing", lambda g: [idle(t) for t in g.targets]),
+    Policy("echo", "the prompt, repeated", _echo),
+    Policy("refusal", "says that it cannot help", lambda g: _said(g, "I'm sorry, but I can't help with that.")),
+    Policy("claims", "says that it is done", lambda g: _said(g, "Done. Everything was completed successfully.")),
     Policy("most common answer", "the same answer each time", _constant),
+    Policy("every label", "all labels at once", _every_label),
+    Policy("always hand off", "a person for every row", _always_off),
+    Policy("longest", "the longest right answer of any row, each time", lambda g: _by_length(g, max)),
+    Policy("shortest", "the shortest right answer of any row, each time", lambda g: _by_length(g, min)),
+    Policy("random", "the right answer of another row", _random),
 )
+
+
+def outcomes_of(
+    attack: Attack, ground: Ground, asker: Asker, answers: Sequence[Answer | None], levels: Sequence[Level] | None = None
+) -> list[Outcome]:
+    """What a policy's answers earned, where right is worth more than wrong."""
+    levels = ground.levels if levels is None else levels
+    asked = [(i, answer) for i, answer in enumerate(answers) if answer is not None and levels[i].gap > 0]
+    return [
+        Outcome(attack, ground.targets[i], Try(answer), paid, None, levels[i], ground.by_function[i])
+        for (i, answer), paid in zip(asked, asker.ask(asked), strict=True)
+        if paid.total is not None
+    ]
+
+
+def _share(outcome: Outcome) -> float:
+    return outcome.level.share(outcome.paid.total)
+
+
+def _found(certainty: Certainty, attack: Attack, every: Sequence[Outcome], hits: Sequence[Outcome], detail: str) -> list[Finding]:
+    return [finding("exploit", certainty, attack, every, hits, (), detail)]
+
+
+ALWAYS = Attack(
+    "policy.always_hand_off",
+    "hand-off",
+    lambda _: (),
+    "Handing off what needed no one is paid most of what the right answer is, so a model learns to hand off all that is hard.",
+    "Pay a hand-off that was not needed about what a wrong answer earns, or a little less.",
+    "reported of support-desk environments",
+)
+CONSTANT = Attack(
+    "policy.constant",
+    "label",
+    lambda _: (),
+    "One and the same answer is paid in full on rows where the check calls it wrong.",
+    "Compare the answer with the row's own gold.",
+    "constructed",
+)
+SKEW = Attack(
+    "policy.skewed_labels",
+    "label",
+    lambda _: (),
+    "One answer is right on most rows, so a model that always gives it earns most of what there is.",
+    "Draw rows so that the answers are balanced, or weigh rare ones more; and judge by balanced accuracy.",
+    "constructed",
+)
+SHOW = Attack(
+    "policy.decorative_call",
+    "tool policy",
+    lambda _: (),
+    "A wrong answer earns more once a call has been made that nothing rests on.",
+    "Pay for calls only where the answer is right, and for none that the row did not need.",
+    "reported of DeepEyes and of tool-call hacking",
+)
+
+
+def hand_off_findings(ground: Ground, asker: Asker) -> list[Finding]:
+    """Whether handing everything off is the easy way out.
+
+    That a needless hand-off earns a little more than a wrong answer may be meant. It is an exploit where it earns over half of the way to
+    the right answer in the mean, and a lead where handing off every row would earn what answering every row rightly does.
+    """
+    needs = [needs_person(target) for target in ground.targets]
+    answers = [hand_off_of(target) if needed is False else None for target, needed in zip(ground.targets, needs, strict=True)]
+    levels = [_of_answers(ground, asker, i, answer) for i, answer in enumerate(answers)]
+    every = [o for o in outcomes_of(ALWAYS, ground, asker, answers, levels) if not o.accepted]
+    if not every:
+        return []
+    needless = float(np.mean([_share(o) for o in every]))
+    hits = [o for o in every if _share(o) > HALF] or every
+    if needless > HALF and any(o.refused for o in every):
+        return _found("fact", ALWAYS, every, hits, f"handing off what needed no one earns {needless:.0%} of the way from wrong to right")
+    needed = _needed_rate(ground, asker)
+    always = needed + (1 - needed) * needless
+    if needless > HALF or (needless > SLACK and needed <= HALF and always >= 1 - needed):
+        says_so = f"{needed:.0%} of rows need a person; always handing off earns {always:.0%} of the way, always answering {1 - needed:.0%}"
+        return _found("lead", ALWAYS, every, hits, says_so)
+    return []
+
+
+def _of_answers(ground: Ground, asker: Asker, i: int, hand_off: Answer | None) -> Level:
+    """What a row pays for answers alone: another row's hand-off is no honest wrong answer here."""
+    target, own = ground.targets[i], ground.levels[i]
+    if hand_off is None:
+        return own
+    pairs = zip(target.wrongs, ground.wrong[i], strict=True)
+    plain = [a for a, paid in pairs if paid.total is not None and a != hand_off and not hands_off(a) and a not in own.paid_in_full]
+    paid = asker.ask([(i, answer) for answer in plain or [idle(target)]])
+    return Level(own.right, max((p.total for p in paid if p.total is not None), default=own.wrong))
+
+
+def _needed_rate(ground: Ground, asker: Asker) -> float:
+    """Share of rows that need a person: over all rows where the task tells, else over those under attack."""
+    told = [needed for case in ground.cases if (needed := needs_human(asker.task, case)) is not None]
+    told = told or [needed for target in ground.targets if (needed := needs_person(target)) is not None]
+    return sum(told) / max(1, len(told))
+
+
+def constant_findings(ground: Ground, asker: Asker) -> list[Finding]:
+    """Whether one answer for all rows earns what it should not, and whether it earns much because it is right on most rows."""
+    every = outcomes_of(CONSTANT, ground, asker, _constant(ground))
+    hits = [o for o in every if _share(o) > IN_FULL and o.refused]
+    if len(hits) > 1:
+        return _found("fact", CONSTANT, every, hits, "the check refuses it there")
+    cases, common = ground.cases, most_common(ground)
+    same = [case.oracle == common for case in cases]
+    if len(cases) < FEWEST or len({str(case.oracle) for case in cases}) < 2 or np.mean(same) <= SKEWED:
+        return []
+    right_there = [o for o in every if o.tried.answer == o.target.case.oracle] or every
+    return _found("lead", SKEW, every, right_there, f"it is the right answer of {np.mean(same):.0%} of all rows") if every else []
+
+
+def decoration_findings(ground: Ground, asker: Asker) -> list[Finding]:
+    """Whether a call that the row did not need makes a wrong answer worth more.
+
+    A fact where it brings more than a format may be worth, by a tool that the right answer does not use; a lead where it is less, or where
+    the tool is the right one, used on another case.
+    """
+    plain: list[Answer | None] = []
+    shown: list[Answer | None] = []
+    strange: list[bool] = []
+    for target in ground.targets:
+        own = {call.name for call in calls(target.case.oracle)}
+        others = sorted((call for call in foreign(target) if not names_a_person(call.name)), key=lambda call: call.name in own)
+        usable = bool(own and others and target.form.kind == "calls")
+        wrong = says(another_final(target))
+        plain.append(wrong if usable else None)
+        shown.append([*asking(target.case.oracle, others[:1]), *wrong] if usable else None)
+        strange.append(usable and others[0].name not in own)
+    bare = {id(o.target): o for o in outcomes_of(SHOW, ground, asker, plain)}
+    every = [o for o in outcomes_of(SHOW, ground, asker, shown) if id(o.target) in bare]
+    gains = {id(o): _gain(bare[id(o.target)], o) for o in every}
+    hits = [o for o in every if gains[id(o)] > SLACK and not o.accepted]
+    if not hits or 2 * len(hits) < len(every):
+        return []
+    proven = [o for o in hits if strange[ground.position(o.target)] and gains[id(o)] > SHOWY and bare[id(o.target)].paid.total >= 0]
+    mean = float(np.mean([gains[id(o)] for o in hits]))
+    return _found(
+        "fact" if len(proven) > 1 else "lead", SHOW, every, proven or hits, f"it makes up {mean:.0%} of the way to the right answer"
+    )
+
+
+def _gain(bare: Outcome, shown: Outcome) -> float:
+    """What the call brings, as a share of the way from the wrong answer without it to the right answer."""
+    way = shown.level.right - bare.paid.total
+    return (shown.paid.total - bare.paid.total) / way if way > 0 else 0.0
+
+
+RULES = (hand_off_findings, constant_findings, decoration_findings)

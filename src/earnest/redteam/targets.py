@@ -73,8 +73,9 @@ def targets_of(task: Task, cases: Sequence[Case], chosen: Sequence[int], asker: 
                 values={k: _first(form.value[k], v) for k, v in values.items() if isinstance(form.value, Mapping) and k in form.value},
                 accepted=accepted,
                 answers=rng.sample(others, min(len(others), 8)),
-                needs_human=_needs_human(task, case),
-                hand_off=next((c.oracle for c in cases if c is not case and _needs_human(task, c)), None),
+                needs_human=needs_human(task, case),
+                hand_off=next((c.oracle for c in cases if c is not case and needs_human(task, c)), None),
+                first=position == 0,
                 canary=canary,
                 rng=rng,
             )
@@ -220,7 +221,8 @@ def _stub(source: str) -> str:
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
-def _needs_human(task: Task, case: Case) -> bool | None:
+def needs_human(task: Task, case: Case) -> bool | None:
+    """Whether a row must go to a person; None where the task does not say."""
     if task.needs_human is None:
         return None
     try:

@@ -1,0 +1,48 @@
+"""Numbers as they are written in answers: their value, and the same dress for another value."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+_NUMERAL = re.compile(r"(?P<before>[$€£]?\s?)(?P<number>[-+−]?(?:\d{1,3}(?:,\d{3})+|\d{1,200})?(?:\.\d{1,200})?)(?P<after>\s?\\?%?)")
+_FRACTION = re.compile(r"(?P<sign>[-−]?)(?:(?P<a>\d{1,50})/(?P<b>\d{1,50})|\\[dt]?frac\{(?P<c>\d{1,50})\}\{(?P<d>\d{1,50})\})")
+
+
+@dataclass(frozen=True)
+class Numeral:
+    """A number as it was written: its value, and what stands before and behind its digits."""
+
+    value: Fraction
+    before: str = ""
+    after: str = ""
+
+    def like(self, value: Fraction | int) -> str:
+        """Another value in the same dress."""
+        return self.before + decimal(Fraction(value)) + self.after
+
+
+def numeral_of(text: str) -> Numeral | None:
+    """The number a text is; None where it is something else."""
+    text = text.strip()
+    fraction = _FRACTION.fullmatch(text)
+    if fraction:
+        top, bottom = int(fraction["a"] or fraction["c"]), int(fraction["b"] or fraction["d"])
+        return Numeral(Fraction(-top if fraction["sign"] else top, bottom)) if bottom else None
+    found = _NUMERAL.fullmatch(text)
+    if not found or not re.search(r"\d", found["number"]):
+        return None
+    return Numeral(Fraction(found["number"].replace(",", "").replace("−", "-")), found["before"], found["after"])
+
+
+def decimal(value: Fraction) -> str:
+    """A value as a plain decimal, rounded where it does not end."""
+    if value.denominator == 1:
+        return str(value.numerator)
+    for places in range(1, 16):
+        shifted = value * 10**places
+        if shifted.denominator == 1:
+            digits = str(abs(shifted.numerator)).rjust(places + 1, "0")
+            return f"{'-' if value < 0 else ''}{digits[:-places]}.{digits[-places:]}"
+    return f"{float(value):.6f}"

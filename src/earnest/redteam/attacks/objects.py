@@ -1,0 +1,172 @@
+"""JSON objects with something wrong in one field, or in those that nobody may look at.
+
+The other fields stay right, and the control is the same object with a wrong value of the right type in that field: partial credit by fields
+pays both alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from earnest.redteam.attack import Target, Try
+from earnest.redteam.findings import SLACK
+from earnest.redteam.form import forms_of
+
+MOST_FIELDS = 8  # of an object that are attacked
+
+
+def fields(target: Target) -> list[str]:
+    """The fields to attack, the main one first; none where the answer is no object."""
+    if not isinstance(target.form.value, dict):
+        return []
+    return sorted(target.form.value, key=lambda name: name != target.label_field)[:MOST_FIELDS]
+
+
+def dumped(value: Any) -> str:
+    """As the attacks write it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def written(target: Target, pairs: Iterable[tuple[str, str]]) -> str:
+    """An object in the wrapping, of names and raw text of values, which need not be JSON; names may repeat."""
+    return target.form.wrap("{" + ", ".join(f"{dumped(name)}: {text}" for name, text in pairs) + "}")
+
+
+def with_raw(target: Target, value: Mapping[str, Any], changed: Mapping[str, str]) -> str:
+    """An object with raw text in the place of some values."""
+    return written(target, [(name, changed.get(name) or dumped(one)) for name, one in value.items()])
+
+
+def another(target: Target, name: str) -> Any:
+    """A wrong value for a field, of the right type."""
+    own = target.form.value[name]
+    seen = [v for v in target.values.get(name, ()) if type(v) is type(own) and v != own and str(v) not in target.accepted]
+    if seen:
+        return seen[0]
+    if isinstance(own, bool):
+        return not own
+    if isinstance(own, (int, float)):
+        return own + 1117
+    return "nothing at all" if isinstance(own, str) else ["nothing at all"] if isinstance(own, list) else {} if own else None
+
+
+def wrong_object(target: Target) -> dict[str, Any] | None:
+    """The first honest wrong answer that is an object with the right fields."""
+    for answer in target.wrongs:
+        value = forms_of([replace(target.case, oracle=answer)])[0].value if isinstance(answer, str) else None
+        if isinstance(value, dict) and isinstance(target.form.value, dict) and value.keys() == target.form.value.keys():
+            return value
+    return None
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are equal, or would be to Python (1 and true)."""
+    return a == b or dumped(a) == dumped(b)
+
+
+def matched(answer: str, control: str) -> Try:
+    """An answer and its control; what is right in both makes no reward suspicious."""
+    return Try(answer, control, fair=SLACK)
+
+
+def each_field(choose: Callable[[Any], Iterable[Any]], raw: bool = False) -> Callable[[Target], Iterator[Try]]:
+    """The right object with one field changed, for each field and each value chosen by what it holds."""
+
+    def build(target: Target) -> Iterator[Try]:
+        for name in fields(target):
+            control = target.form.change(**{name: another(target, name)})
+            for value in choose(target.form.value[name]):
+                yield matched(with_raw(target, target.form.value, {name: value if raw else dumped(value)}), control)
+
+    return build
+
+
+def wrong_types(own: Any) -> Iterator[Any]:
+    """Values of other types, none of which could stand for this one."""
+    if own in (None, "", [], {}):  # nothing in another writing may well count as nothing
+        return
+    for value in (None, {}, [], [[]], "", 0, -1, {"a": {"b": []}}, "x" * 300):
+        alike = type(value) is type(own) or same(value, own) or str(value) == str(own)
+        if not alike and not (is_number(own) and is_number(value)):
+            yield value
+
+
+def is_number(value: Any) -> bool:
+    """Whether JSON holds it a number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def equal_in_python(own: Any) -> list[Any]:
+    """What Python holds equal though JSON does not: 1 and true, 0 and false."""
+    return [int(own)] if isinstance(own, bool) else [bool(own)] if isinstance(own, (int, float)) and own in (0, 1) else []
+
+
+def as_other_type(own: Any) -> Iterator[Any]:
+    """The right value as text, in a list, as a number."""
+    if isinstance(own, bool):
+        yield from (str(own), str(own).lower(), "yes" if own else "no")
+    elif isinstance(own, (int, float)):
+        yield from (str(own), f" {own} ", f"{own} apples", [own])
+    elif isinstance(own, str):
+        yield from ([own], {"value": own}, {own: True}, [[own]])
+        if own.strip("-").isdecimal() and own.isascii():
+            yield int(own)
+
+
+def renamed(target: Target) -> Iterator[Try]:
+    """The right object with the name of one field written otherwise."""
+    for name in fields(target):
+        control = target.form.change(**{name: another(target, name)})
+        for other in dict.fromkeys((name.upper(), name.capitalize(), f"{name} ", f"{name}s")):
+            if other not in target.form.value:
+                yield matched(target.form.dump({other if k == name else k: v for k, v in target.form.value.items()}), control)
+
+
+def missing(target: Target) -> Iterator[Try]:
+    """The right object without one field."""
+    for name in fields(target) if len(fields(target)) > 1 else ():
+        control = target.form.change(**{name: another(target, name)})
+        yield matched(target.form.dump({k: v for k, v in target.form.value.items() if k != name}), control)
+
+
+def only_main(target: Target) -> Iterator[Try]:
+    """The main field, right, and no other."""
+    if len(fields(target)) > 1:
+        main = fields(target)[0]
+        yield matched(target.form.dump({main: target.form.value[main]}), _main_alone_right(target))
+
+
+def _main_alone_right(target: Target) -> str:
+    return target.form.change(**{name: another(target, name) for name in fields(target)[1:]})
+
+
+def beside(choose: Callable[[Any], Iterable[str]]) -> Callable[[Target], Iterator[Try]]:
+    """The main field right and the others, one at a time and all, with raw values chosen by what they hold."""
+
+    def build(target: Target) -> Iterator[Try]:
+        others, value = fields(target)[1:], target.form.value
+        chosen = {name: list(choose(value[name])) for name in others}
+        for name in others:
+            control = target.form.change(**{name: another(target, name)})
+            yield from (matched(with_raw(target, value, {name: raw}), control) for raw in chosen[name])
+        if len(others) > 1:
+            for turn in range(max(map(len, chosen.values()))):
+                all_of_them = {name: raws[turn % len(raws)] for name, raws in chosen.items() if raws}
+                yield matched(with_raw(target, value, all_of_them), _main_alone_right(target))
+
+    return build
+
+
+def junk(own: Any) -> list[str]:
+    """Raw values of other types."""
+    return [dumped(v) for v in (None, "", [], 12, "qzx", {"a": 1}) if type(v) is not type(own) or isinstance(own, (list, dict))]
+
+
+def unseen(own: Any) -> list[str]:
+    """Raw values of the same type that no row has."""
+    if isinstance(own, bool) or not isinstance(own, (str, int, float)):
+        return []
+    return ['""', '"qzx vjk"'] if isinstance(own, str) else ["-987654321", "1e300"]

@@ -1,0 +1,150 @@
+"""Right answers written another way, which must earn what the right answer earns: what over-strict rewards refuse.
+
+Whether such a writing is right at all is for the contract to say. Where the task's check accepts it and the reward does not, the reward is
+at fault; where both refuse it, that may be meant, so it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+
+from earnest.redteam.attack import Attack, Build, Kind, Target, Try
+from earnest.redteam.attacks.numerals import Numeral, decimal, numeral_of
+from earnest.redteam.attacks.slots import slot_of
+
+NUMBERS: frozenset[Kind] = frozenset({"number", "math"})
+WORDED: frozenset[Kind] = frozenset({"label", "choice", "text"})
+SHORT: frozenset[Kind] = NUMBERS | WORDED
+FORMS: frozenset[Kind] = SHORT | {"json", "code", "sql"}
+
+
+def _core(change: Callable[[str], Iterable[str]]) -> Build:
+    """The right answer with its core written otherwise."""
+
+    def build(target: Target) -> Iterator[Try]:
+        core = target.form.core
+        yield from (Try(target.form.wrap(other)) for other in change(core) if other != core and len(core) <= 200)
+
+    return build
+
+
+def _number(change: Callable[[Numeral], Iterable[str]]) -> Build:
+    """The right number written otherwise."""
+
+    def build(target: Target) -> Iterator[Try]:
+        slot = slot_of(target)
+        gold = numeral_of(slot.gold) if slot else None
+        if slot is not None and gold is not None:
+            yield from (Try(target.form.wrap(other)) for other in change(gold) if other != slot.gold)
+
+    return build
+
+
+def _whole(change: Callable[[str], Iterable[str]]) -> Build:
+    """The whole right answer with something around it."""
+
+    def build(target: Target) -> Iterator[Try]:
+        oracle = target.case.oracle
+        if isinstance(oracle, str):
+            yield from (Try(other) for other in change(oracle) if other != oracle)
+
+    return build
+
+
+def _equal(gold: Numeral) -> Iterator[str]:
+    value = gold.value
+    if value.denominator == 1 or gold.before or gold.after:
+        return
+    ends = decimal(value)
+    if Fraction(ends) == value:
+        yield ends
+    if value.denominator <= 1000:
+        top, sign = abs(value.numerator), "-" if value < 0 else ""
+        yield f"{value.numerator}/{value.denominator}"
+        yield f"{sign}\\frac{{{top}}}{{{value.denominator}}}"
+        if top < 10 and value.denominator < 10:
+            yield f"{sign}\\frac{top}{value.denominator}"
+
+
+def _thousands(gold: Numeral) -> Iterator[str]:
+    if abs(gold.value) >= 1000:
+        digits, _, rest = decimal(gold.value).partition(".")
+        point = f".{rest}" if rest else ""
+        yield from (f"{gold.before}{int(digits):,}{point}{gold.after}", f"{gold.before}{digits}{point}{gold.after}")
+
+
+def _zeros(gold: Numeral) -> Iterator[str]:
+    plain = decimal(gold.value)
+    if Fraction(plain) == gold.value:
+        yield f"{gold.before}{plain}{'0' if '.' in plain else '.0'}{gold.after}"
+
+
+def _minus(gold: Numeral) -> Iterator[str]:
+    if gold.value < 0:
+        yield gold.like(gold.value).replace("-", "−")
+
+
+def _corrected(target: Target) -> Iterator[Try]:
+    slot = slot_of(target)
+    if slot is not None and slot.wrong and target.form.kind != "json":
+        yield Try(f"First I thought of {slot.wrong}. Wait, that is a mistake.\n\n{target.case.oracle}")
+
+
+def _ask(what: str) -> str:
+    return f"the check refuses it as well: if {what} is right by your contract, accept it in both"
+
+
+def _control(identity: str, build: Build, kinds: frozenset[Kind], what: str, fix: str, *, contested: bool = True) -> Attack:
+    return Attack(
+        f"right.{identity}",
+        "right answers",
+        build,
+        f"A right answer is refused for {what}.",
+        fix,
+        "constructed",
+        kinds=kinds,
+        expect="right",
+        question=_ask(f"an answer with {what}") if contested else "",
+    )
+
+
+VALUES = "Compare values in place of characters."
+STRIPPED = "Take away what does not count before you compare, by one declared rule."
+
+ATTACKS = (
+    _control(
+        "space", _core(lambda core: [f" {core} ", f"{core}\n", f"\n{core}\n\n"]), SHORT, "white space around it", STRIPPED, contested=False
+    ),
+    _control(
+        "newlines", _whole(lambda text: [text.replace("\n", "\r\n"), f"{text}\r\n"]), FORMS, "Windows line ends", STRIPPED, contested=False
+    ),
+    _control("case", _core(lambda core: [core.lower(), core.upper(), core.capitalize()]), WORDED, "other capitals", STRIPPED),
+    _control("stop", _core(lambda core: [f"{core}."]), SHORT, "a full stop behind it", STRIPPED),
+    _control("bold", _core(lambda core: [f"**{core}**"]), SHORT, "bold type", STRIPPED),
+    _control(
+        "sign_off",
+        _whole(lambda text: [f"{text}\n\nHope this helps!", f"{text}\n\nLet me know if you have any questions."]),
+        SHORT,
+        "a short greeting behind it",
+        "Find the answer in its fixed place, and let what follows be, if it asserts nothing.",
+    ),
+    _control(
+        "corrected",
+        _corrected,
+        SHORT,
+        "a first thought that it corrects",
+        "Take what is asserted last where the text says that it corrects itself, or read a fixed place.",
+    ),
+    _control("equal", _number(_equal), NUMBERS, "the same value as a fraction or a decimal (1/2 for 0.5)", VALUES),
+    _control("thousands", _number(_thousands), NUMBERS, "thousands grouped by commas, or not grouped", VALUES),
+    _control("zeros", _number(_zeros), NUMBERS, "zeros behind the decimal point (42.0 for 42)", VALUES),
+    _control("minus", _number(_minus), NUMBERS, "the typographic minus sign", "Read U+2212 as a minus."),
+    _control(
+        "named",
+        _number(lambda gold: [f"x = {gold.like(gold.value)}"]),
+        NUMBERS,
+        "a name in front (x = 5)",
+        "Read past a name and an equals sign.",
+    ),
+)

@@ -1,0 +1,149 @@
+"""Texts: the right words in no order, words that every text has, the right text taken back, and what only fills the page.
+
+Likeness to the gold is partly paid by some rewards on purpose. So a half of the gold is left to the check, and only what says nothing, or
+the opposite, is certain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from earnest.redteam.attack import Attack, Kind, Target, Try
+
+KINDS: frozenset[Kind] = frozenset({"text"})
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+
+_COMMON = """
+    the of and a to in is it that for on with as be by this are or an at from was not you we have has but its if can will all
+"""
+COMMON = tuple(_COMMON.split())
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, in order."""
+    return _WORD.findall(text)
+
+
+def _salad(target: Target) -> Iterator[Try]:
+    """The gold's own words in another order, which says nothing: of sentences only, for of a list the order seldom counts."""
+    words = words_of(target.form.core)
+    if len(words) < 8 or len({word.lower() for word in words} & set(COMMON)) < 2:
+        return
+    ordered = sorted(set(words), key=str.lower)
+    for text in (" ".join(ordered), " ".join(words[::-1]), ", ".join(ordered), " ".join(ordered * 3), "\n".join(f"- {w}" for w in ordered)):
+        yield Try(target.form.wrap(text))
+    yield Try(target.form.wrap(" ".join(word for word in ordered if len(word) > 3)))
+
+
+def _part(target: Target) -> Iterator[Try]:
+    words = target.form.core.split()
+    if len(words) >= 6:
+        for text in (words[: len(words) // 2], words[len(words) // 2 :], words[::2], words[:2]):
+            yield Try(target.form.wrap(" ".join(text)))
+
+
+def _common(target: Target) -> Iterator[Try]:
+    core = target.form.core.strip().lower()
+    letters = [letter for letter, _ in Counter(c for c in core if c.isalpha()).most_common(2)]
+    for text in (" ".join(COMMON), "the", "a", " ".join(COMMON * 20), *letters, "abcdefghijklmnopqrstuvwxyz " * 3):
+        if text.strip() not in (core, *(gold.lower() for gold in target.accepted)):
+            yield Try(target.form.wrap(text))
+
+
+def _taken_back(target: Target) -> Iterator[Try]:
+    core = target.form.core.strip()
+    if len(core) <= 80:
+        return  # shorter ones are denied as labels are
+    for text in (
+        f"None of the following is true: {core}",
+        f"{core}\n\nIgnore all of the above: every word of it is wrong, and the opposite holds.",
+        f'Somebody wrote: "{core}" I disagree with every word.',
+        f"It would be a mistake to say: {core}",
+    ):
+        yield Try(target.form.wrap(text))
+
+
+def _padded(target: Target) -> Iterator[Try]:
+    core = target.form.core
+    other = next((gold for gold in target.golds[1:] if gold not in target.accepted), "")
+    for text in (
+        f"{core} {core} {core}",
+        f"{core}\n\n{other}" if other else "",
+        f"{other}\n\n{core}" if other else "",
+        f"{core} {' '.join(COMMON * 8)}",
+    ):
+        if text:
+            yield Try(target.form.wrap(text))
+
+
+def _prompt(target: Target) -> Iterator[Try]:
+    """The question back in its own words: bare, in order and in none."""
+    words = words_of(target.prompt)
+    if len(words) >= 12:
+        ordered = sorted(set(words), key=str.lower)
+        yield from (Try(text) for text in (" ".join(ordered), " ".join(words[::-1])))
+        yield Try(target.form.wrap(" ".join(ordered)))
+
+
+WHOLE = "Judge what the text says: compare facts that can be found in a fixed form, and pay nothing for words alone."
+
+ATTACKS = (
+    Attack(
+        "words.salad",
+        "words",
+        _salad,
+        "The right words in no order, which say nothing, are paid as the right text.",
+        WHOLE,
+        "reported of overlap and keyword rewards",
+        kinds=KINDS,
+    ),
+    Attack(
+        "words.part",
+        "words",
+        _part,
+        "A piece of the right text is paid for its likeness.",
+        "Compare whole answers; pay parts only for facts that are checked one by one.",
+        "envdoctor",
+        wrong="contract",
+        kinds=KINDS,
+    ),
+    Attack(
+        "words.common",
+        "words",
+        _common,
+        "Words or letters that every text has are paid for their overlap with the right one.",
+        "Do not ask whether the answer stands in the gold, and do not count words that say nothing.",
+        "constructed",
+        kinds=KINDS,
+    ),
+    Attack(
+        "words.taken_back",
+        "words",
+        _taken_back,
+        "The right text is paid although the answer takes it back.",
+        WHOLE,
+        "constructed",
+        kinds=KINDS,
+    ),
+    Attack(
+        "words.padded",
+        "words",
+        _padded,
+        "The right text among others, or several times over, is paid in full.",
+        "Take marks off for what does not belong in the answer, or compare it whole.",
+        "constructed",
+        wrong="contract",
+        kinds=KINDS,
+    ),
+    Attack(
+        "words.prompt",
+        "words",
+        _prompt,
+        "The words of the question, in no order, are paid.",
+        WHOLE,
+        "rubric-reward-lens",
+        kinds=frozenset({"text", "label", "choice", "number", "math"}),
+    ),
+)

@@ -1,0 +1,282 @@
+"""What an audit has to say, in words: the same on the console, in reports, in SARIF and in a test's failure."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from earnest.score import reward_names
+from earnest.task import Answer, Task
+
+if TYPE_CHECKING:
+    from earnest.redteam.audit import Audit, Played
+    from earnest.redteam.baseline import Comparison
+    from earnest.redteam.findings import Finding
+
+CHARACTERS, LINES = 320, 7  # of an example, before its middle is left out
+FORMS = {
+    "json": "JSON", "label": "a label", "choice": "a letter of choice", "number": "a number", "math": "a formula", "code": "code",
+    "sql": "SQL", "text": "free text", "calls": "tool calls and messages",
+}  # fmt: skip
+_BLANKS = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and symbols that look like nothing
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Described:
+    """A reward function, as a reader knows it.
+
+    Attributes:
+        name: Its name.
+        weight: Its weight in the sum.
+        says: The first line of its docstring, "" where it has none.
+        file: Where it is written; None where nobody can tell.
+        line: Its first line there.
+    """
+
+    name: str
+    weight: float
+    says: str
+    file: Path | None
+    line: int
+
+
+def described(task: Task) -> list[Described]:
+    """A task's reward functions, in order."""
+    found = []
+    for function, name, weight in zip(task.rewards, reward_names(task.rewards), task.weights, strict=True):
+        written = _written(function)
+        says = getattr(function, "__doc__", None) if written is function else getattr(written, "__doc__", None)
+        try:
+            file, line = inspect.getsourcefile(written), inspect.getsourcelines(written)[1]
+        except (TypeError, OSError):
+            file, line = None, 1
+        found.append(Described(name, weight, (says or "").strip().split("\n")[0], Path(file) if file else None, max(1, line)))
+    return found
+
+
+def _written(function: Any) -> Any:
+    """What somebody wrote behind a reward: inside partials, decorators, verifiers and objects that can be called."""
+    for _ in range(20):  # a decorator may point at itself
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif hasattr(function, "verifier"):
+            function = function.verifier.judge
+        elif callable(getattr(function, "written", None)):  # an adapter's, which must not pass for the function by __wrapped__
+            function = function.written
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        else:
+            break
+    return function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
+
+
+def visible(text: str, ascii_only: bool = False) -> str:
+    """Text with everything a reader would not see written as an escape; line breaks stay.
+
+    That is control and format characters, odd spaces, half surrogate pairs, and letters of another script within a Latin word.
+    """
+
+    def word(found: re.Match[str]) -> str:
+        letters = found.group()
+        mixed = any("a" <= c <= "z" or "A" <= c <= "Z" for c in letters)
+        return "".join(_escape(c) if mixed and "\u0370" <= c <= "\u052f" else c for c in letters)
+
+    text = _WORD.sub(word, text.replace("\r\n", "\\r\n").replace("\t", "\\t"))
+    return "".join(c if c == "\n" or _is_visible(c, ascii_only) else _escape(c) for c in text)
+
+
+def _is_visible(character: str, ascii_only: bool) -> bool:
+    if " " <= character <= "~":
+        return True
+    kind = unicodedata.category(character)
+    selects_variant = kind == "Mn" and unicodedata.name(character, "").startswith("VARIATION SELECTOR")
+    return not (ascii_only or kind[0] in "CZ" or selects_variant or character in _BLANKS)
+
+
+def _escape(character: str) -> str:
+    return character.encode("ascii", "backslashreplace").decode("ascii") if character > "~" else f"\\x{ord(character):02x}"
+
+
+def as_text(answer: Answer) -> str:
+    """An answer as one text: a message a line, with its calls, where it is a trajectory."""
+    return answer if isinstance(answer, str) else "\n".join(line for message in answer for line in _message(message))
+
+
+def _message(message: Any) -> list[str]:
+    if not isinstance(message, Mapping):
+        return [_dumped(message)]
+    role, content, calls = message.get("role"), message.get("content"), message.get("tool_calls")
+    who = f"{role} {message['name']}" if isinstance(message.get("name"), str) else f"{role}"
+    lines = [f"{who}: {content if isinstance(content, str) else _dumped(content)}"] if content or not calls else []
+    for call in calls if isinstance(calls, (list, tuple)) else [calls] if calls else []:
+        function = call.get("function", call) if isinstance(call, Mapping) else None
+        if isinstance(function, Mapping) and "name" in function:
+            arguments = function.get("arguments")
+            lines.append(f"{who} calls {function['name']}({arguments if isinstance(arguments, str) else _dumped(arguments)})")
+        else:
+            lines.append(f"{who} calls {_dumped(call)}")
+    return lines
+
+
+def _dumped(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=repr)
+    except (ValueError, TypeError, RecursionError):
+        return f"({type(value).__name__})"  # too deep or too long to be written
+
+
+def shown(answer: Answer, lines: int = LINES, characters: int = CHARACTERS, ascii_only: bool = False) -> list[str]:
+    """An answer as a few lines to look at: shortened in the middle, nothing invisible in it."""
+    text = as_text(answer)
+    if not text:
+        return ["(empty)"]
+    if not text.strip():
+        inner = visible(_shorter(text, characters), ascii_only).replace("\n", "\\n")
+        return [f'"{inner}" (white space)']
+    text = _shorter(text, characters)
+    bare = text.rstrip("\n")
+    found = [_ends(line) for line in visible(bare, ascii_only).split("\n")]
+    found[-1] += "\\n" * min(3, len(text) - len(bare))
+    if len(found) > lines >= 3:
+        return [*found[: lines - 2], f"[{len(found) - lines + 1:,} lines]", found[-1]]
+    if len(found) > lines:
+        return [*found[: lines - 1], f"{found[lines - 1]} [{count(len(found) - lines, 'more line')}]"]
+    return found
+
+
+def _shorter(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    tail = most // 4
+    return f"{text[: most - tail]} [{len(text) - most:,} characters] {text[-tail:]}"
+
+
+def _ends(line: str) -> str:
+    """Spaces at the end of a line, made visible."""
+    bare = line.rstrip(" ")
+    return bare + "\\x20" * min(3, len(line) - len(bare))
+
+
+def number(value: float | None) -> str:
+    """A reward."""
+    if value is None:
+        return "no verdict"
+    return f"{value:.3g}" if math.isfinite(value) else "-"
+
+
+def percent(value: float) -> str:
+    """A share, "-" where there is none."""
+    return f"{value:.0%}".replace("-0%", "0%") if math.isfinite(value) else "-"
+
+
+def count(many: int, noun: str) -> str:
+    """'1 row', '1,200 rows'."""
+    return f"{many:,} {noun}" + ("" if many == 1 else "s")
+
+
+def kind_of(finding: Finding) -> str:
+    """What a reader calls it."""
+    return {"fact": finding.kind, "lead": "lead", "question": "question"}[finding.certainty]
+
+
+def who(finding: Finding) -> str:
+    """The functions behind it."""
+    return ", ".join(finding.rewards) or "the sum"
+
+
+def earned(finding: Finding) -> str:
+    """What the example earned, beside what honest answers do."""
+    return f"{number(finding.earned)}, where an honest wrong answer earns {number(finding.wrong)} and the right one {number(finding.right)}"
+
+
+def hits(finding: Finding) -> str:
+    """On how many rows, with the interval, and how far it went."""
+    low, high = finding.interval
+    text = f"{finding.hits} of {count(finding.tried, 'row')} (95% interval {percent(low)} to {percent(high)})"
+    if finding.kind == "exploit" and math.isfinite(finding.share) and finding.share > 0:
+        text += f", {percent(finding.share)} of the way to right on average"
+    return text
+
+
+def sentence(finding: Finding) -> str:
+    """A finding in one line, for baselines and lists."""
+    return f"{kind_of(finding)} {finding.attack} ({who(finding)}): {visible(finding.detail if asks(finding) else finding.flaw)}"
+
+
+def grouped(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]:
+    """Findings that show the same once: each first one, with those that the same answer, or the same lone reward, leads to."""
+    groups: dict[object, list[Finding]] = {}
+    for finding in findings:
+        same = finding.detail if finding.certainty == "lead" else (as_text(finding.example), finding.attack if asks(finding) else "")
+        groups.setdefault((finding.certainty, finding.kind, finding.rewards, same), []).append(finding)
+    return [(first, others) for first, *others in groups.values()]
+
+
+def asks(finding: Finding) -> bool:
+    """Whether it is a question to the reader."""
+    return finding.certainty == "question" and bool(finding.detail)
+
+
+def played(audit: Audit) -> list[Played]:
+    """The scripted policies that this task has a use for."""
+    return [policy for policy in audit.board if policy.rows]
+
+
+def best_cheat(audit: Audit) -> Played | None:
+    """The scripted policy without knowledge of the answer that gets furthest; None where none could be played."""
+    cheats = [policy for policy in audit.board if policy.cheat and math.isfinite(policy.share)]
+    return max(cheats, key=lambda policy: policy.share, default=None)
+
+
+def gap(audit: Audit) -> str:
+    """The distance between the best cheat and the oracle, in a sentence; "" where there is nothing to compare."""
+    cheat, oracle = best_cheat(audit), next((policy for policy in audit.board if policy.name == "oracle"), None)
+    if cheat is None or oracle is None:
+        return ""
+    where = f"The best cheat, '{cheat.name}', earns {number(cheat.mean)} where the oracle earns {number(oracle.mean)}"
+    if cheat.share >= 1:
+        return f"{where}: nothing is gained by being right."
+    if cheat.share <= 0:
+        return f"{where}: no more than an honest wrong answer, so the whole gap is left to be earned."
+    return f"{where}: {percent(cheat.share)} of the way from honest wrong to right, so {percent(1 - cheat.share)} is left to be earned."
+
+
+def together(audit: Audit) -> Sequence[str]:
+    """What the set of rewards lets through, as sentences; none where it was not weighed."""
+    return tuple(getattr(getattr(audit, "weighing", None), "sentences", ()) or ())
+
+
+def verdict(audit: Audit, compared: Comparison) -> str:
+    """The whole of it in one sentence."""
+    new = compared.new
+    attacks = count(len([1 for answers in audit.tried.values() if answers]), "attack")
+    exploits = sum(f.certainty == "fact" and f.kind == "exploit" for f in new)
+    faults = sum(f.certainty == "fact" and f.kind == "fault" for f in new)
+    rejects = sum(f.certainty == "fact" and f.kind == "false reject" for f in new)
+    leads, questions = (sum(f.certainty == certainty for f in new) for certainty in ("lead", "question"))
+    others = [count(n, noun) for n, noun in ((rejects, "false reject"), (leads, "lead"), (questions, "question")) if n]
+    read = f"; read the {_listed(others)} too" if others else ""
+    known = f" {count(len(compared.accepted), 'finding')} in the baseline {'is' if len(compared.accepted) == 1 else 'are'} left aside."
+    known = known if compared.accepted else ""
+    if exploits or faults:
+        bad = [
+            text
+            for n, text in ((exploits, f"{count(exploits, 'way')} to be paid without being right"), (faults, count(faults, "fault")))
+            if n
+        ]
+        return f"Exploitable: {_listed(bad)}. Mend the rewards and run again{read}.{known}"
+    held = "nothing new" if compared.accepted else "nothing proven" if leads else "none was paid for being wrong"
+    return f"Clean: {attacks} on {count(audit.rows[0], 'row')}, {held}{read}.{known}"
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)

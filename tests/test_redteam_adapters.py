@@ -1,0 +1,464 @@
+"""Rewards written for other libraries, called and audited as they are."""
+
+import asyncio
+import json
+import re
+import textwrap
+from dataclasses import dataclass
+
+import pytest
+
+from earnest import UserError
+from earnest.redteam.adapters import task_of
+from earnest.redteam.attacks import nowork
+from earnest.redteam.audit import audit
+from earnest.redteam.shapes import as_trl, gold_of, shape_of
+from earnest.rows import load_rows
+from earnest.score import score
+
+CITIES = ["Paris", "Rome", "Oslo", "Lima", "Cairo", "Quito"]
+ROWS = [{"id": f"r{i}", "question": f"Which city is number {i}?", "answer": city} for i, city in enumerate(CITIES)]
+
+
+def earned(function, text, row, gold=None):
+    """What one answer to one row earns, through the same door as in training."""
+    ask = [{"role": "user", "content": row.get("question", "?")}]
+    return score([as_trl(function, gold)], [1.0], [ask], [[{"role": "assistant", "content": text}]], [row]).total[0]
+
+
+# verl
+
+
+def verl_exact(data_source, solution_str, ground_truth, extra_info=None):
+    found = re.findall(r"#### (.+)", solution_str)
+    return {"score": float(bool(found) and found[-1] == ground_truth), "acc": bool(found)}
+
+
+def test_a_verl_score_reads_the_nested_gold_and_the_score_of_its_dict():
+    row = {"data_source": "mine", "reward_model": {"style": "rule", "ground_truth": "42"}, "extra_info": {"index": 0}}
+    assert earned(verl_exact, "so #### 42", row) == 1.0
+    assert earned(verl_exact, "so #### 41", row) == 0.0
+
+
+def test_verl_passes_source_and_extra_info():
+    def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+        return {"mine": 1.0}[data_source] * extra_info["index"]
+
+    assert earned(compute_score, "x", {"data_source": "mine", "ground_truth": "x", "extra_info": {"index": 3}}) == 3.0
+
+
+def test_a_verl_score_of_a_whole_batch():
+    def compute_score(data_sources, solution_strs, ground_truths, extra_infos):
+        return [float(s == g) for s, g in zip(solution_strs, ground_truths, strict=True)]
+
+    completions = [[{"role": "assistant", "content": t}] for t in ("Rome", "Oslo")]
+    assert as_trl(compute_score)(completions=completions, answer=["Rome", "Rome"]) == [1.0, 0.0]
+
+
+# verifiers
+
+
+def messages_exact(completion, answer):
+    return 1.0 if completion[-1]["content"].strip() == answer else 0.0
+
+
+async def with_parser(parser, completion, answer, **kwargs):
+    return float(parser.parse_answer(completion) == answer)
+
+
+def of_state(state, info):
+    return float(state["completion"][-1]["content"] == state["answer"]) * info["weight"]
+
+
+def crashing(completion, answer, state):
+    return float(json.loads(completion[-1]["content"]) == answer)
+
+
+def test_a_verifiers_function_gets_messages():
+    assert earned(messages_exact, "Rome", {"answer": "Rome"}) == 1.0
+    assert earned(messages_exact, "Oslo", {"answer": "Rome"}) == 0.0
+
+
+def test_a_verifiers_function_may_be_async_and_ask_for_a_parser():
+    assert earned(with_parser, "<think>so</think><answer>Rome</answer>", {"answer": "Rome"}) == 1.0
+    assert earned(with_parser, "<answer>Oslo</answer>", {"answer": "Rome"}) == 0.0
+
+
+def test_a_verifiers_function_may_ask_for_state_and_info():
+    assert earned(of_state, "Rome", {"answer": "Rome", "info": {"weight": 0.5}}) == 0.5
+
+
+def test_what_raises_in_verifiers_counts_zero_as_it_does_there():
+    assert earned(crashing, "not JSON", {"answer": "Rome"}) == 0.0
+    assert earned(crashing, '"Rome"', {"answer": "Rome"}) == 1.0
+
+
+def test_a_rubric_sums_its_functions_by_their_weights():
+    class Rubric:
+        funcs, weights = [messages_exact, with_parser], [1.0, 0.25]
+
+    assert earned(Rubric(), "Rome", {"answer": "Rome"}) == 1.25
+    assert earned(Rubric(), "<answer>Rome</answer>", {"answer": "Rome"}) == 0.25
+
+
+def test_a_rubric_hands_its_own_parser_on():
+    class Upper:
+        def parse_answer(self, completion):
+            return completion[-1]["content"].upper()
+
+    class Rubric:
+        funcs, weights, parser = [with_parser], [1.0], Upper()
+
+    assert earned(Rubric(), "rome", {"answer": "ROME"}) == 1.0
+
+
+def test_an_environment_stands_for_its_rubric():
+    class Rubric:
+        funcs, weights = [messages_exact], [1.0]
+
+    class Environment:
+        rubric = Rubric()
+
+    def load_environment():
+        return Environment()
+
+    assert earned(load_environment, "Rome", {"answer": "Rome"}) == 1.0
+
+
+# OpenEnv
+
+
+class Exact:
+    def forward(self, action, observation):
+        return float(action.content == observation.answer)
+
+    def __call__(self, action, observation):
+        return self.forward(action, observation)
+
+
+@pytest.mark.parametrize("rubric", [Exact(), Exact], ids=["object", "class"])
+def test_an_openenv_rubric_gets_action_and_observation(rubric):
+    assert earned(rubric, "Rome", {"answer": "Rome"}) == 1.0
+    assert earned(rubric, "Oslo", {"answer": "Rome"}) == 0.0
+
+
+def test_an_openenv_action_is_a_text_too():
+    def rubric(action, observation):
+        return float(action.strip() == observation.metadata["answer"] and observation.done)
+
+    assert earned(rubric, " Rome", {"answer": "Rome"}) == 1.0
+
+
+# Inspect
+
+
+@dataclass
+class Score:
+    value: object
+    answer: str = ""
+
+
+async def includes(state, target):
+    return Score("C" if target.text in state.output.completion else "I")
+
+
+def grades():
+    async def score(state, target):
+        wanted = list(target)
+        return Score({wanted[0]: 1, "half": "P", "none": "N", "nan": float("nan")}.get(state.output.completion, 0))
+
+    return score
+
+
+def test_an_inspect_score_of_letters_is_a_number():
+    assert earned(includes, "It is Rome", {"target": "Rome"}) == 1.0
+    assert earned(includes, "It is Oslo", {"target": "Rome"}) == 0.0
+
+
+@pytest.mark.parametrize(("text", "value"), [("Rome", 1.0), ("half", 0.5), ("none", 0.0)])
+def test_an_inspect_scorer_that_returns_the_function(text, value):
+    assert earned(grades, text, {"target": ["Rome", "Roma"]}) == value
+
+
+def test_an_unscored_inspect_score_is_no_verdict():
+    assert str(earned(grades, "nan", {"target": "Rome"})) == "nan"
+
+
+def test_an_inspect_state_holds_the_question_and_the_row():
+    async def score(state, target):
+        return Score(float(state.input == state.messages[0].text == "Where?" and state.metadata["level"] == 3))
+
+    assert earned(score, "x", {"target": "y", "question": "Where?", "level": 3}) == 1.0
+
+
+# plain
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda completion, answer: float(completion.strip() == answer),
+        lambda response, reference: float(response == reference),
+        lambda prediction, gold: float(prediction == gold),
+        lambda ground_truth, output: float(ground_truth == output),
+        lambda answer, expected: float(answer == expected),
+        lambda response, row: float(response == row["answer"]),
+        lambda question, response, answer: float(response == answer and question == "?"),
+        lambda response, answer: (float(response == answer), "why"),
+    ],
+)
+def test_plain_functions_of_two_texts_are_told_apart_by_their_names(function):
+    assert earned(function, "Rome", {"answer": "Rome"}) == 1.0
+    assert earned(function, "Oslo", {"answer": "Rome"}) == 0.0
+
+
+def test_an_exception_of_a_plain_function_is_not_hidden():
+    def strict(completion: str, answer: str) -> float:
+        return float(completion[5] == answer)
+
+    with pytest.raises(UserError, match="raised IndexError"):
+        earned(strict, "x", {"answer": "x"})
+
+
+def test_a_trl_function_is_left_alone():
+    def exact(completions, answer, **kwargs):
+        return [1.0]
+
+    assert as_trl(exact) is exact
+
+
+@pytest.mark.parametrize("function", [lambda a, b: 1.0, lambda completion, colour: 1.0, lambda gold: 1.0])
+def test_an_unknown_shape_is_refused_with_the_known_ones(function):
+    assert shape_of(function) == ""
+    with pytest.raises(UserError, match=r"verl: compute_score\(data_source") as error:
+        as_trl(function)
+    assert "Inspect" in str(error.value) and "verifiers" in str(error.value)
+
+
+def test_a_dotted_column_leads_into_nested_values():
+    assert gold_of({"a": {"b": {"c": 5}}}, "a.b.c") == 5
+    assert gold_of({"a": 3}, "a.b") is None
+
+
+def test_async_marks_come_in_order():
+    async def slow(completion, answer, state):
+        await asyncio.sleep(0.02 if answer == "a" else 0)
+        return {"a": 1.0, "b": 2.0}[answer]
+
+    said = [[{"role": "assistant", "content": "x"}]] * 2
+    assert asyncio.run(as_trl(slow)(completions=said, answer=["a", "b"])) == [1.0, 2.0]
+
+
+# A task from a function and a file of rows
+
+
+def project(tmp_path, source, rows=ROWS, name="mine.py"):
+    (tmp_path / name).write_text(textwrap.dedent(source))
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(tmp_path / name), str(tmp_path / "rows.jsonl")
+
+
+def audited(task):
+    return audit(task, load_rows(task), search_calls=0, catalog=nowork.ATTACKS)
+
+
+@pytest.mark.parametrize(
+    ("pays", "oracle"),
+    [
+        ("response.strip() == answer", "Rome"),
+        (r"re.findall(r'\\boxed\{(.*?)\}', response)[-1:] == [answer]", "\\boxed{Rome}"),
+        ("re.findall('<answer>(.*?)</answer>', response)[-1:] == [answer]", "<answer>Rome</answer>"),
+        (
+            "re.fullmatch('<think>.*</think><answer>(.*)</answer>', response or '') and answer in response",
+            "<think></think><answer>Rome</answer>",
+        ),
+        ("response.partition('#### ')[2] == answer", "#### Rome"),
+        ("response == f'The answer is {answer}.'", "The answer is Rome."),
+        ("response[:1] == '{' and json.loads(response).get('answer') == answer", '{"answer": "Rome"}'),
+        ("'```python' in response and answer in response", "```python\nRome\n```"),
+    ],
+)
+def test_the_form_that_earns_the_most_is_found(tmp_path, pays, oracle):
+    source = f"import json, re\n\ndef reward(response, answer):\n    return 1.0 if {pays} else 0.0\n"
+    where, rows = project(tmp_path, source)
+    task = task_of(where, rows)
+    row = load_rows(task).split("train")[1]
+    assert task.oracle(row) == oracle
+    assert task.check(oracle, row).correct
+    assert not task.check(oracle.replace("Rome", "Oslo"), row).correct
+    assert not task.check("", row).correct
+
+
+def test_a_gold_that_is_an_object_is_asked_for_as_json(tmp_path):
+    rows = [{"question": "?", "label": {"kind": kind, "n": n}} for n, kind in enumerate("abcd")]
+    source = "import json\ndef reward(response, label):\n    return float(json.loads(response or 'null') == label)\n"
+    task = task_of(*project(tmp_path, source, rows))
+    row = load_rows(task).split("train")[2]
+    assert json.loads(task.oracle(row)) == {"kind": "c", "n": 2}
+    assert task.check('{"n": 2.0, "kind": "c"}', row).correct
+    assert not task.check('{"n": 3, "kind": "c"}', row).correct
+    assert not task.check('{"n": true, "kind": "c"}', row).correct
+    assert task.check('{"n": 2, "kind": "c"} so there', row).well_formed is False
+
+
+def test_the_answer_behind_the_hashes_of_a_solution_is_the_gold(tmp_path):
+    rows = [{"question": f"{n} + 1?", "answer": f"Add one to {n}.\n#### {n + 1}"} for n in range(5)]
+    source = "def reward(response, answer):\n    return float(response.strip() == answer.split('#### ')[1])\n"
+    task = task_of(*project(tmp_path, source, rows))
+    assert task.oracle(load_rows(task).split("train")[3]) == "4"
+
+
+def test_the_check_evens_out_numbers_and_lets_reasoning_stand_before_a_tag(tmp_path):
+    rows = [{"question": "?", "answer": str(n)} for n in (1000, 2, 3)]
+    source = "def reward(response, answer):\n    return float(f'<answer>{answer}</answer>' in response)\n"
+    task = task_of(*project(tmp_path, source, rows))
+    row = load_rows(task).split("train")[0]
+    for right in ("<answer>1,000</answer>", "I add. <answer> 1000.0 </answer>\n"):
+        assert task.check(right, row).correct, right
+    for wrong in ("<answer>1000</answer><answer>7</answer>", "1000", "<answer>1000</answer> or 7", "<answer>not 1000</answer>"):
+        assert not task.check(wrong, row).correct, wrong
+
+
+def test_words_may_stand_around_a_box_and_nothing_before_a_form_that_opens_with_a_tag(tmp_path):
+    where, rows = project(
+        tmp_path, "def reward(response, answer):\n    return float(answer in response)\n", [{"question": "?", "answer": "1/{2}"}]
+    )
+    boxed, tagged = task_of(where, rows, form="\\boxed{}"), task_of(where, rows, form="<think>so</think><answer>{}</answer>")
+    row = load_rows(boxed).split("train")[0]
+    for right in ("\\boxed{1/{2}}", "I add. $\\boxed{ 1/{2}}$.", "\\boxed{1/{2}} is it"):
+        assert boxed.check(right, row).correct, right
+    for wrong in ("1/{2}", "\\boxed{1/{2}", "\\boxed{1/{2}}^2", "\\boxed{3}\\boxed{1/{2}}", "\\boxed{1}/{2}"):
+        assert not boxed.check(wrong, row).correct, wrong
+    assert tagged.check("<think>other words</think>\n<answer>1/{2}</answer>", row).correct
+    assert not tagged.check("Hello <think>so</think><answer>1/{2}</answer>", row).correct
+
+
+def test_a_form_that_is_given_is_taken(tmp_path):
+    where, rows = project(tmp_path, "def reward(response, answer):\n    return float(answer in response)\n")
+    task = task_of(where, rows, form="My \\boxed{}")
+    assert task.oracle(load_rows(task).split("train")[0]) == "My \\boxed{Paris}"
+    with pytest.raises(UserError, match="where the answer goes"):
+        task_of(where, rows, form="no hole")
+
+
+def test_several_right_answers_are_all_accepted(tmp_path):
+    rows = [{"question": "?", "answers": [city, city.upper()]} for city in CITIES]
+    source = "def reward(response, answers):\n    return float(response in answers)\n"
+    task = task_of(*project(tmp_path, source, rows))
+    row = load_rows(task).split("train")[1]
+    assert (task.oracle(row), task.check("ROME", row).correct, task.check("Oslo", row).correct) == ("Rome", True, False)
+
+
+def test_prompts_come_from_messages_text_or_several_columns(tmp_path):
+    where, rows = project(tmp_path, "def reward(response, answer):\n    return float(response == answer)\n")
+    row = load_rows(task_of(where, rows)).split("train")[0]
+    assert task_of(where, rows).prompt(row) == [{"role": "user", "content": "Which city is number 0?"}]
+    assert task_of(where, rows, prompt=["question", "id"]).prompt(row)[0]["content"] == "Which city is number 0?\n\nr0"
+    told = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]
+    assert task_of(where, rows).prompt({"question": told})[-1]["content"] == "u"
+
+
+def test_what_cannot_be_guessed_is_asked_for(tmp_path):
+    exact = "def reward(response, **row):\n    return 0.0\n\ndef score(response, reference):\n    return float(response == reference)\n"
+    two = [{"question": "?", "answer": c, "label": "x"} for c in CITIES]
+    where, rows = project(tmp_path, exact, two)
+    with pytest.raises(UserError, match="answer, label"):
+        task_of(f"{where}:score", rows)
+    assert task_of(f"{where}:score", rows, gold="answer").oracle(two[1]) == "Rome"
+    with pytest.raises(UserError, match="has no 'nope'"):
+        task_of(f"{where}:nope", rows)
+    with pytest.raises(UserError, match="No column is named like a right answer"):
+        task_of(f"{where}:score", project(tmp_path, exact, [{"question": "?", "city": "Rome"}])[1])
+    with pytest.raises(UserError, match="--prompt"):
+        task_of(f"{where}:score", project(tmp_path, exact, [{"riddle": "?", "answer": "Rome"}])[1])
+
+
+def test_a_file_with_one_reward_needs_no_name_and_one_with_two_does(tmp_path):
+    one = "def extract_answer(text):\n    return text\n\ndef judge_it(response, answer):\n    return float(response == answer)\n"
+    where, rows = project(tmp_path, one, name="one.py")
+    assert task_of(where, rows).name == "one:judge_it"
+    where, rows = project(tmp_path, one + "\ndef other(response, answer):\n    return 0.0\n", name="two.py")
+    with pytest.raises(UserError, match="judge_it, other"):
+        task_of(where, rows)
+
+
+def test_a_reward_that_pays_right_answers_nothing_is_told_what_was_tried(tmp_path):
+    where, rows = project(tmp_path, "def reward(response, answer):\n    return 0.0\n")
+    with pytest.raises(UserError, match=r"boxed.*#### .*--form"):
+        task_of(where, rows)
+
+
+SHAPES = {
+    "verl": """
+        def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+            return {"score": PAY}
+        """,
+    "verifiers": """
+        async def reward(completion, answer, state):
+            solution_str, ground_truth = completion[-1]["content"], answer
+            return PAY
+        """,
+    "rubric": """
+        class Rubric:
+            def __init__(self):
+                self.funcs, self.weights = [exact], [1.0]
+
+        def exact(completion, answer):
+            solution_str, ground_truth = completion[-1]["content"], answer
+            return PAY
+        """,
+    "openenv": """
+        class Rubric:
+            def forward(self, action, observation):
+                solution_str, ground_truth = action.text, observation.answer
+                return PAY
+
+            def __call__(self, action, observation):
+                return self.forward(action, observation)
+        """,
+    "inspect": """
+        class Score:
+            def __init__(self, value):
+                self.value = value
+
+        def exact():
+            async def score(state, target):
+                solution_str, ground_truth = state.output.completion, target.text
+                return Score("C" if PAY == 1.0 else "I")
+
+            return score
+        """,
+    "plain": """
+        def grade(solution_str: str, reference: str):
+            ground_truth = reference
+            return PAY
+        """,
+    "trl": """
+        def exact(completions, answer, **kwargs):
+            pairs = [(c[0]["content"], a) for c, a in zip(completions, answer)]
+            return [PAY for solution_str, ground_truth in pairs]
+        """,
+}
+NAMES = {
+    "verl": "compute_score",
+    "verifiers": "reward",
+    "rubric": "Rubric",
+    "openenv": "Rubric",
+    "inspect": "exact",
+    "plain": "grade",
+    "trl": "exact",
+}
+PAYS = {
+    "sound": "float(solution_str.strip() == ground_truth)",
+    "any answer": "float(len(solution_str.strip()) > 2)",
+    "nothing too": "float(solution_str.strip() in ('', ground_truth))",
+}
+FOUND = {"sound": set(), "any answer": {"honest.wrong"}, "nothing too": {"gen.empty", "gen.whitespace"}}
+
+
+@pytest.mark.parametrize("flaw", PAYS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_audit_finds_the_flaw_in_every_shape_and_none_in_a_sound_one(tmp_path, shape, flaw):
+    where, rows = project(tmp_path, SHAPES[shape].replace("PAY", PAYS[flaw]), name=f"{shape}_{flaw.replace(' ', '_')}.py")
+    found = {f.attack for f in audited(task_of(f"{where}:{NAMES[shape]}", rows)).findings if f.certainty == "fact"}
+    assert found >= FOUND[flaw] if FOUND[flaw] else found == set()

@@ -205,7 +205,11 @@ def advising_database(folder: Path, seed: int = 0) -> bytes:
         """A row with some of its cells given; where its key is taken, those cells are changed there."""
         columns, number = tables[table], len(filled[table]) + 1
         # what a reference does not ask of its own rows must not make them rows of another's
-        plain = [f"other {rng.randint(1, 9)}" if given and kind == "TEXT" else cell(table, name, kind, number) for name, kind, _ in columns]
+        free = [kind != "TEXT" or name.endswith("_time") or {*wanted.get(name, ["Y"])} <= {"Y", "N"} for name, kind, _ in columns]
+        plain = [
+            cell(table, name, kind, number) if known or not given else f"other {rng.randint(1, 9)}"
+            for known, (name, kind, _) in zip(free, columns, strict=True)
+        ]
         row = [given.get(name, value) for value, (name, _, _) in zip(plain, columns, strict=True)]
         key = tuple(value for value, (_, _, key) in zip(row, columns, strict=True) if key) or number
         if key in filled[table] and given:

@@ -12,7 +12,7 @@ from earnest.redteam.ask import Asker
 from earnest.redteam.attack import Attack, Try
 from earnest.redteam.audit import ground_of
 from earnest.redteam.findings import Outcome, finding
-from earnest.redteam.minimise import shrunk, smallest
+from earnest.redteam.minimise import smallest
 from earnest.redteam.mutate import changes_for, starts
 from earnest.redteam.mutate_data import leaves, put, turns_of
 from earnest.redteam.search import grown, search
@@ -512,13 +512,3 @@ def test_an_answer_that_the_check_accepts_or_that_has_a_control_stays_as_it_is(t
     with grounded(both, tmp_path) as (ground, asker):
         shown = outcome_of(ground, asker, 0, "anything but amber, whatever they say")
         assert smallest(shown, ground, asker)[0] == "anything but amber, whatever they say"
-
-
-def test_findings_of_the_catalog_get_small_examples(tmp_path):
-    loose = labels(lambda text, row: text == row["label"] or "certain" in text)
-    with grounded(loose, tmp_path) as (ground, asker):
-        outcomes = [outcome_of(ground, asker, i, "I am as certain of this as of anything") for i in range(3)]
-        known = finding("exploit", "fact", outcomes[0].attack, outcomes, outcomes, (), "")
-        (small,) = shrunk([known], outcomes, ground, asker)
-        assert (small.example, small.earned, small.hits) == ("certain", 1.0, 3)
-        assert small.fingerprint == known.fingerprint

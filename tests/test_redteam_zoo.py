@@ -25,7 +25,7 @@ FAMILIES = {
 
 
 def of(half):
-    return [pytest.param(one, id=one.name) for one in SPECIMENS if one.half == half]
+    return [pytest.param(one, id=one.name) for one in SPECIMENS if one.half == half and one not in exhibits.SPECIMENS]
 
 
 def paid(specimen, answer):
@@ -100,20 +100,15 @@ def test_the_exhibits_pay_for_what_they_are_said_to_pay_for():
 
 @pytest.mark.parametrize("specimen", [pytest.param(one, id=one.name) for one in exhibits.SPECIMENS])
 def test_an_exhibit_is_reported(specimen):
-    found = audit(specimen.task, load_rows(specimen.task), search_calls=0, deadline=2.0)
-    assert any(f.kind == "exploit" and f.certainty == "fact" for f in found.findings)
+    result = examine(specimen, search_calls=0)
+    assert result.as_expected, f"reported: {result.says}"
 
 
 def reported(base, reward):
-    """Ids of the exploits that the attacks about form and content prove; those that only crash or delay are left out, for speed."""
-    families = ("no work", "format", "number", "label")
-    found = audit(
-        replace(base, rewards=[reward], name=reward.__name__),
-        load_rows(base),
-        search_calls=0,
-        deadline=5.0,
-        catalog=[attack for attack in CATALOG if attack.family in families],
-    )
+    """Ids of proven exploits by a few attacks: the others keep math-verify busy for minutes."""
+    attacks = [a for a in CATALOG if a.family == "no work" or a.id in ("fmt.denied", "math.restate")]
+    base = replace(base, rewards=[reward], name=reward.__name__)
+    found = audit(base, load_rows(base), search_calls=0, deadline=5.0, catalog=attacks)
     return {f.attack for f in found.findings if f.kind == "exploit" and f.certainty == "fact"}
 
 
@@ -123,7 +118,7 @@ def test_trl_accuracy_reward_is_reported():
     from trl.rewards import accuracy_reward
 
     rows = [{**row, "solution": f"$\\boxed{{{row['answer']}}}$"} for row in boxed.rows]
-    assert reported(task(rows, boxed.prompt, boxed.check, boxed.oracle), accuracy_reward)
+    assert reported(task(rows, boxed.prompt, boxed.check, boxed.oracle), accuracy_reward) >= {"fmt.denied", "math.restate"}
 
 
 def test_trl_think_format_reward_is_reported():

@@ -154,11 +154,12 @@ class Asker:
                 if self._child.alive:
                     self._child.call((function, [(0, self.cases[0].oracle)]), START)
                 self._child.usual[function] = time.monotonic() - began
-        # a function that has hung before is not given as long again
+        # a function that has hung before is not given as long again; several answers of a batch may each take their time
         patience = self.deadline if self._hung.get(function, 0) < HANGS else min(self.deadline, 1.0)
+        patience *= min(3, len(answers))
         reply = self._child.call((function, list(answers)), patience + len(answers) * self._child.usual.get(function, 0.1))
         if isinstance(reply, _Broken) and reply.kind in ("hung", "died"):
-            self._hung[function] = self._hung.get(function, 0) + (reply.kind == "hung")
+            self._hung[function] = self._hung.get(function, 0) + (reply.kind == "hung" and len(answers) == 1)
             self.close()
         return reply
 

@@ -7,7 +7,9 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +20,6 @@ from earnest.redteam.ask import Asker, Paid
 from earnest.redteam.attack import Attack, Target, Try
 from earnest.redteam.catalog import CATALOG
 from earnest.redteam.findings import Finding, Level, Outcome, fault_attack, finding, judge_attack, judge_faults, level_of
-from earnest.redteam.minimise import shrunk
 from earnest.redteam.policies import POLICIES, RULES, Policy
 from earnest.redteam.search import search
 from earnest.redteam.targets import idle, spread_by_gold, targets_of
@@ -132,9 +133,9 @@ def audit(
             every = [o for them in outcomes.values() for o in them]
             found += blind(ground, asker.names)
             found += judge_faults(every, asker.names, [ground.right[ground.position(o.target)] for o in every])
+            asker.close()  # what hostile programs did to the process that scored them must not be held against the rewards
             found += unsteady(ground, asker, every) + slow(ground, asker, every)
             found += [f for rule in RULES for f in rule(ground, asker)]
-            found = shrunk(found, every, ground, asker)
             if search_calls:
                 found += search(ground, asker, search_calls, seed, found)
             weighing = analyse(ground, asker, every)
@@ -143,8 +144,7 @@ def audit(
             calls = asker.calls
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    order = {"fact": 0, "lead": 1, "question": 2}, {"exploit": 0, "fault": 1, "false reject": 2}
-    found.sort(key=lambda f: (order[0][f.certainty], order[1][f.kind], -f.share if f.share == f.share else 0, f.attack))
+    found.sort(key=partial(_rank, loose={attack.id for attack in catalog if attack.wrong == "contract"}))
     return Audit(
         task.name,
         dict(zip(asker.names, task.weights, strict=True)),
@@ -331,6 +331,13 @@ def _usable(task: Task, rows: Rows) -> list[Case]:
                 f"They have: {', '.join(usable[0].row)}."
             )
     return usable
+
+
+def _rank(found: Finding, loose: set[str]) -> tuple[Any, ...]:
+    """Facts first, of those exploits, of those what is wrong by any contract, and what earns most."""
+    certainty, kind = {"fact": 0, "lead": 1, "question": 2}, {"exploit": 0, "fault": 1, "false reject": 2}
+    share = -found.share if found.share == found.share else 0.0
+    return certainty[found.certainty], kind[found.kind], found.attack in loose, share, found.attack
 
 
 def _affordable(asker: Asker, cases: Sequence[Case]) -> int:

@@ -21,6 +21,8 @@ from earnest.task import Answer
 
 SLACK = 0.1  # of R - W: terms of taste, such as a bonus for brevity, move honest answers by that much
 
+LIKENESS = 0.9  # of the way from wrong to right: below, free text may be paid for likeness
+
 Kind = Literal["exploit", "false reject", "fault"]
 Certainty = Literal["fact", "lead", "question"]
 
@@ -87,6 +89,8 @@ class Outcome:
     def overpaid(self) -> bool:
         """Whether it earns clearly more than honest wrong answers."""
         floor = max(self.level.wrong, self.level.wrong if self.control is None else self.control)
+        if isinstance(self.tried.answer, str) and any(str(wrong) in self.tried.answer for wrong in self.level.paid_in_full):
+            return False  # it is made of a wrong answer that is paid as it stands, which is a finding of its own
         return self.level.gap > 0 and self.paid.total is not None and self.paid.total > floor + max(SLACK, self.tried.fair) * self.level.gap
 
     @property
@@ -98,6 +102,12 @@ class Outcome:
     def underpaid(self) -> bool:
         """Whether it earns clearly less than the right answer."""
         return self.level.gap > 0 and self.paid.total is not None and self.paid.total < self.level.right - SLACK * self.level.gap
+
+    @property
+    def for_likeness(self) -> bool:
+        """Whether free text is paid in part for words it shares with the right one, as F1 and its like do: that may be meant."""
+        shares = self.target.form.kind == "text" and self.target.form.core.strip().lower() in str(self.tried.answer).lower()
+        return shares and self.paid.total is not None and self.level.share(self.paid.total) < LIKENESS
 
     @property
     def ran(self) -> bool:
@@ -203,7 +213,7 @@ def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[st
         return [finding("exploit", "fact", attack, outcomes, ran, (), "the reward ran the answer as code")]
     paid = [o for o in outcomes if o.overpaid and (attack.wrong == "certain" or o.refused)]
     if paid:
-        proven = any(o.refused for o in paid) or len({o.target.form.core for o in paid}) > 1
+        proven = any(not o.for_likeness for o in paid) and (any(o.refused for o in paid) or len({id(o.target) for o in paid}) > 1)
         says = (
             "the check refuses it" if any(o.refused for o in paid) else "the check accepts it too" if any(o.accepted for o in paid) else ""
         )

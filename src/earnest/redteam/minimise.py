@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from earnest.redteam.ask import Asker, Paid
-from earnest.redteam.findings import Finding, Outcome
+from earnest.redteam.findings import Outcome
 from earnest.redteam.mutate import opened
 from earnest.redteam.mutate_data import turns_of
 from earnest.redteam.worth import same
@@ -21,31 +20,9 @@ if TYPE_CHECKING:
     from earnest.redteam.audit import Ground
 
 CALLS = 60  # for one answer
-SECONDS = 3.0  # for all findings of an audit
 SHORT = 12  # characters that anybody can read at once
 
 _UNIT = re.compile(r"\w+|\s+|[^\w\s]")
-
-
-def shrunk(findings: Sequence[Finding], outcomes: Sequence[Outcome], ground: Ground, asker: Asker) -> list[Finding]:
-    """Findings with their examples made as small as they will go, as long as there is time.
-
-    Args:
-        findings: Of the catalog; only exploits whose example the check refuses can be made smaller and stay proven.
-        outcomes: What they were made from.
-        ground: The rows.
-        asker: Asks the rewards.
-    """
-    until = time.monotonic() + SECONDS
-    by_example = {(o.attack.id, o.target.case.place, str(o.tried.answer)): o for o in outcomes}
-    made = []
-    for known in findings:
-        outcome = by_example.get((known.attack, known.place, str(known.example)))
-        if known.kind == "exploit" and outcome is not None and outcome.overpaid and time.monotonic() < until:
-            answer, paid = smallest(outcome, ground, asker)
-            known = replace(known, example=answer, earned=paid.total)
-        made.append(known)
-    return made
 
 
 def smallest(outcome: Outcome, ground: Ground, asker: Asker, calls: int = CALLS) -> tuple[Answer, Paid]:

@@ -59,7 +59,7 @@ def targets_of(task: Task, cases: Sequence[Case], chosen: Sequence[int], asker: 
         case, form = cases[index], forms[index]
         rng = random.Random(f"{seed} {position}")
         accepted = _accepted(case, form, field)
-        wrongs = _wrongs(position, index, cases, forms, labels, field, accepted, asker, rng)
+        wrongs = _wrongs(task, position, index, cases, forms, labels, field, accepted, asker, rng)
         others = [c.oracle for c in cases if c.oracle != case.oracle]
         own = str(form.value.get(field)) if field and isinstance(form.value, Mapping) else form.core
         targets.append(
@@ -128,6 +128,7 @@ def _accepted(case: Case, form: Form, field: str) -> list[str]:
 
 
 def _wrongs(
+    task: Task,
     position: int,
     index: int,
     cases: Sequence[Case],
@@ -155,11 +156,15 @@ def _wrongs(
             break
     candidates = [*candidates, *(a for a in _made_up(case, form, labels, field, forbidden) if a not in candidates)]
     asked = asker.ask([(position, answer) for answer in candidates])
-    wrong = [a for a, paid in zip(candidates, asked, strict=True) if paid.verdict is None or not paid.verdict.correct]
+    verdicts = {str(a): paid.verdict for a, paid in zip(candidates, asked, strict=True)}
+    # A check that accepts them all may have the reward's own hole: they are still other answers than this row's.
+    wrong = [a for a in candidates if verdicts[str(a)] is None or not verdicts[str(a)].correct] or candidates
+    if needs_human(task, case) is False:  # a hand-off that nobody needed is a policy of its own, and no honest wrong answer
+        wrong = [a for a in wrong if verdicts[str(a)] is None or not verdicts[str(a)].handed_off] or wrong
     if not wrong:
         raise UserError(
-            f"{case.place}: the check accepts every wrong answer that was tried, such as {str((candidates or [''])[0])[:80]!r}. "
-            "A check that accepts everything judges nothing: mend it, then run again."
+            f"{case.place}: no wrong answer could be made to compare with, since every row has the same right answer. Give rows "
+            "of different answers."
         )
     return wrong[:WRONGS]
 

@@ -41,6 +41,11 @@ def _pad_right(target: Target) -> Iterator[str]:
         yield f"{right} {words}"
 
 
+def _only_more(build: Callable[[Target], Iterator[str]]) -> Callable[[Target], Iterator[Try]]:
+    """A right answer made longer is still right: a finding only where it earns more than the right answer as it was."""
+    return lambda target: (Try(made, fair=1.0) for made in build(target))
+
+
 def _demanded(target: Target) -> Iterator[str]:
     """Words that say nothing, as many as the prompt asks for."""
     for number, unit in dict.fromkeys(_DEMAND.findall(target.prompt)[:4]):
@@ -137,7 +142,7 @@ def _cut(target: Target) -> Iterator[str]:
 def _attack(
     name: str, build: Any, flaw: str, fix: str, source: str = "constructed", wrong: Wrong = "certain", kinds: frozenset[Kind] = CHEAP
 ) -> Attack:
-    return Attack(f"len.{name}", "length", softened(build) if wrong == "contract" else build, flaw, fix, source, wrong, kinds)
+    return Attack(f"len.{name}", "length", softened(build) if build is _cut else build, flaw, fix, source, wrong, kinds)
 
 
 _GATED = "Let length pay only together with a right answer, and no more than a small share."
@@ -154,8 +159,8 @@ ATTACKS = (
     ),
     _attack(
         "pad_right",
-        _pad_right,
-        "Padding pays: a right answer earns as much or more with words around it that say nothing.",
+        _only_more(_pad_right),
+        "Padding pays: a right answer earns more with words around it that say nothing.",
         _GATED,
         "reported of length terms",
         "contract",
@@ -171,7 +176,7 @@ ATTACKS = (
     ),
     _attack(
         "reasoning_right",
-        _reasoning_right,
+        _only_more(_reasoning_right),
         "Reasoning that says nothing makes a right answer earn more.",
         _GATED,
         "reported of training runs",
@@ -201,8 +206,8 @@ ATTACKS = (
     ),
     _attack(
         "repeat_right",
-        _repeat_right,
-        "The right answer said again and again is paid, so loops cost nothing.",
+        _only_more(_repeat_right),
+        "A right answer said again and again earns more.",
         "Demand one answer, and refuse what goes round in circles.",
         wrong="contract",
     ),
@@ -214,9 +219,9 @@ ATTACKS = (
     ),
     _attack(
         "unseen_right",
-        _unseen_right,
-        "Thousands of characters that nobody sees are overlooked.",
-        "Refuse a text far longer than what is read of it.",
+        _only_more(_unseen_right),
+        "Characters that nobody sees make a right answer earn more.",
+        "Strip the text and count what can be read.",
         wrong="contract",
     ),
     _attack(

@@ -165,9 +165,9 @@ def _target(table: str, column: str) -> str | None:
     return None if target == table else target
 
 
-def advising_database(folder: Path, seed: int = 0) -> bytes:
-    """A database of the advising schema: keys hold, what the references ask for is common in it, and for each of them there are rows that it
-    finds (`_witness`)."""
+def advising_database(folder: Path, seed: int = 0, variants: int = 3) -> bytes:
+    """A database of the advising schema: keys hold, what the references ask for is common in it, and for each of them there are `variants`
+    sets of rows that it finds (`_witness`)."""
     rng, wanted = random.Random(seed), {}
     queries = advising_queries(folder)
     for query in queries:
@@ -221,7 +221,7 @@ def advising_database(folder: Path, seed: int = 0) -> bytes:
         for _ in range(ROWS.get(table, 100)):
             add(table, {})
     for query in queries:
-        for variant in range(3):
+        for variant in range(variants):
             for table, given in _witness(query, variant, tables, keys, lambda table: len(filled[table]) + 1):
                 add(table, given)
     script = []

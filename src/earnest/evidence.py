@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from earnest.environment import acted, prompt_of
 from earnest.errors import UserError
 from earnest.rows import Rows
 from earnest.score import missing_columns, reward_names, score, weighted_total
-from earnest.task import Answer, Message, RewardFunction, Row, Task, Verdict, judge, messages_of
+from earnest.task import Answer, Message, RewardFunction, Row, Task, Verdict, judge
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -117,8 +118,10 @@ def cases_of(task: Task, rows: Rows) -> list[Case]:
 def _case(task: Task, place: str, row: Row) -> Case:
     prompt: Any = ()
     try:
-        prompt = task.prompt(row)
+        prompt = prompt_of(task, row)
         prompt_problem = _flaw(prompt)
+    except UserError as error:
+        prompt_problem = Problem("the environment cannot be reset", str(error))
     except Exception as error:
         prompt_problem = Problem(f"prompt(row) raised {type(error).__name__}", str(error))
     oracle = gold_problem = None
@@ -126,7 +129,7 @@ def _case(task: Task, place: str, row: Row) -> Case:
         try:
             oracle = task.oracle(row)
             if isinstance(oracle, (list, tuple)) and oracle and all(isinstance(message, Mapping) for message in oracle):
-                oracle = [dict(message) for message in oracle]
+                oracle = acted(task, row, list(oracle))[0]  # in an environment: with what its tools really answer
             elif not isinstance(oracle, str):
                 gold_problem = Problem(f"the oracle returned {type(oracle).__name__}, neither text nor messages")
             elif not oracle.strip():
@@ -176,7 +179,7 @@ def empty(case: Case) -> Answer:
 def verdict(task: Task, case: Case, answer: Answer) -> Verdict | Problem:
     """The check's verdict, or why there is none."""
     try:
-        return judge(task, answer, case.row)
+        return judge_played(task, answer, case.row)
     except UserError as error:
         return Problem("the check gives no verdict", str(error))
 
@@ -200,26 +203,48 @@ def _marks(task: Task, function: RewardFunction, weight: float, cases: Sequence[
     if lacking or not sound:
         return Marks(name, weight, unknown, unknown, {}, lacking, NOT_ASKED)
     try:
-        oracle = _values(function, [(case, case.oracle) for case in sound]) if task.oracle else unknown
-        idle = _values(function, [(case, empty(case)) for case in sound])
-        return Marks(name, weight, oracle, idle, _swings(function, sample(sound)), {})
+        oracle = values_of(task, function, [(case, case.oracle) for case in sound]) if task.oracle else unknown
+        idle = values_of(task, function, [(case, empty(case)) for case in sound])
+        return Marks(name, weight, oracle, idle, _swings(task, function, sample(sound)), {})
     except UserError as error:
         return Marks(name, weight, unknown, unknown, {}, {}, str(error))
 
 
-def _values(function: RewardFunction, answers: Sequence[tuple[Case, Answer]]) -> np.ndarray:
-    completions = [messages_of(answer) for _, answer in answers]
+def values_of(task: Task, function: RewardFunction, answers: Sequence[tuple[Case, Answer]]) -> np.ndarray:
+    """What one reward gives for some answers, float64, NaN for no verdict; in an environment the answers are played first.
+
+    Raises:
+        UserError: It raised, or returned what no reward may.
+    """
+    played = [acted(task, case.row, answer) for case, answer in answers]
     prompts = [[dict(message) for message in case.prompt] for case, _ in answers]
-    return score([function], [1.0], prompts, completions, [case.row for case, _ in answers]).values[:, 0]
+    environments = [environment for _, environment in played] if task.environment is not None else None
+    rows = [case.row for case, _ in answers]
+    return score([function], [1.0], prompts, [messages for messages, _ in played], rows, environments=environments).values[:, 0]
 
 
-def _swings(function: RewardFunction, answers: Sequence[tuple[Case, Answer]]) -> dict[str, list[Case]]:
-    first = _values(function, answers)
-    changed = np.any([_differ(first, _values(function, answers)) for _ in range(REPEATS - 1)], axis=0)
+def judge_played(task: Task, answer: Answer, row: Row) -> Verdict:
+    """The check's verdict; in an environment the answer is played first.
+
+    Raises:
+        UserError: The check gave none.
+    """
+    if not task.acts:
+        return judge(task, answer, row)
+    messages, environment = acted(task, row, answer)
+    return judge(task, messages, row, environment)
+
+
+def _swings(task: Task, function: RewardFunction, answers: Sequence[tuple[Case, Answer]]) -> dict[str, list[Case]]:
+    def values(some: Sequence[tuple[Case, Answer]]) -> np.ndarray:
+        return values_of(task, function, some)
+
+    first = values(answers)
+    changed = np.any([_differ(first, values(answers)) for _ in range(REPEATS - 1)], axis=0)
     if changed.any():  # what order and neighbours do cannot be told then
         return {f"when the same answers were scored {REPEATS} times": _chosen(answers, changed)}
-    turned = _differ(first, _values(function, answers[::-1])[::-1])
-    alone = _differ(first, np.concatenate([_values(function, [answer]) for answer in answers]))
+    turned = _differ(first, values(answers[::-1])[::-1])
+    alone = _differ(first, np.concatenate([values([answer]) for answer in answers]))
     found = {"when the batch came in reverse order": turned, "to an answer scored alone": alone}
     return {when: _chosen(answers, where) for when, where in found.items() if where.any()}
 

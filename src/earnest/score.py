@@ -73,7 +73,8 @@ def _name(function: RewardFunction) -> str:
 
 def missing_columns(function: RewardFunction, columns: Sequence[str]) -> list[str]:
     """Parameters a reward function demands that neither TRL nor the rows supply."""
-    given = {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric", *columns} - {"prompt", "completion"}
+    supplied = ("prompts", "completions", "completion_ids", "environments", "trainer_state", "log_extra", "log_metric")
+    given = {*supplied, *columns} - {"prompt", "completion"}
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     wanted = [p.name for p in _parameters(function) if p.kind in named and p.default is p.empty]
     wanted += getattr(getattr(function, "verifier", None), "columns", ())  # of names that no parameter can have
@@ -96,6 +97,7 @@ def score(
     rows: Sequence[Row],
     completion_ids: Sequence[Sequence[int]] | None = None,
     step: int = 0,
+    environments: Sequence[Any] | None = None,
 ) -> Scores:
     """Score N completions with every reward function.
 
@@ -109,6 +111,7 @@ def score(
         rows: The N rows the prompts came from.
         completion_ids: N lists of sampled token ids; empty lists when None.
         step: Optimiser step, as `trainer_state.global_step`.
+        environments: The N environments, as the attempts left them; None where the task has none.
 
     Raises:
         UserError: A function raised, or returned what the contract does not allow.
@@ -127,6 +130,7 @@ def score(
         "completions": list(completions),
         "completion_ids": [list(ids) for ids in completion_ids] if completion_ids is not None else [[] for _ in completions],
         **{column: [row.get(column) for row in rows] for column in columns},
+        **({} if environments is None else {"environments": list(environments)}),
         "trainer_state": SimpleNamespace(global_step=step),
         "log_extra": lambda column, values: extra.__setitem__(column, list(values)),
         "log_metric": lambda name, value: logged.setdefault(name, []).append(float(value)),
@@ -174,12 +178,13 @@ def _call_all(functions: Sequence[RewardFunction], offered: Mapping[str, Any]) -
         async def together() -> list[Any]:
             return await asyncio.gather(*(results[index] for index in waiting), return_exceptions=True)
 
-        for index, result in zip(waiting, _wait_for(together()), strict=True):
+        for index, result in zip(waiting, wait_for(together()), strict=True):
             results[index] = result
     return results
 
 
-def _wait_for(coroutine: Awaitable[Any]) -> Any:
+def wait_for(coroutine: Awaitable[Any]) -> Any:
+    """What a coroutine returns, run on the one event loop of the process."""
     return asyncio.run_coroutine_threadsafe(coroutine, _event_loop(os.getpid())).result()
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import math
 import os
 import sys
@@ -65,6 +66,21 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """How long a rollout with tools may go on. What ends it is recorded; the attempt is scored as it stands.
+
+    Attributes:
+        turns: Turns of the model, the last answer included.
+        calls: Calls of tools.
+        seconds: What one call may take.
+    """
+
+    turns: int = 8
+    calls: int = 16
+    seconds: float = 10.0
+
+
+@dataclass(frozen=True)
 class Task:
     """A job to train for and to judge.
 
@@ -73,10 +89,15 @@ class Task:
             file, or a list of rows. A relative path is taken from the task file's folder.
         prompt: Turns a row into chat messages.
         rewards: Reward functions in TRL's calling convention, sync or async.
-        check: `check(text, row)` returns a `Verdict` or a bool. Never summed into a reward. Where the oracle's answers are
-            trajectories, it gets the messages in place of the text.
+        check: `check(text, row)` returns a `Verdict` or a bool. Never summed into a reward. Where answers are trajectories, it gets
+            the messages in place of the text; a third parameter, if it has one, is the environment as the attempt left it.
         oracle: Turns a row into the gold answer in the required format, as a perfect model would write it: text, or the messages
-            of a whole trajectory with its tool calls and their results. None where the rows hold no full gold.
+            of a whole trajectory with its tool calls. In an environment the calls are run, and what they answer need not be given.
+            None where the rows hold no full gold.
+        environment: TRL's `environment_factory`: makes an object with `reset(**row)`, whose other public methods are the tools, and
+            which may have `get_reward()`, a reward of weight 1 under the name of its class.
+        tools: Functions that the model may call, with typed arguments and docstrings; TRL's `tools`.
+        limits: How long a rollout with tools may go on.
         reward_weights: One weight a reward function, in order; all 1 when None (TRL's name and meaning).
         needs_human: Whether the row should go to a person; None where that has no gold. Lets evaluation compare the
             rate of hand-offs with the rate of need.
@@ -92,12 +113,20 @@ class Task:
     rewards: Sequence[RewardFunction]
     check: Callable[[Any, Row], Verdict | bool]
     oracle: Callable[[Row], Answer] | None = None
+    environment: Callable[[], Any] | None = None
+    tools: Sequence[Callable[..., Any]] = ()
+    limits: Limits = Limits()
     reward_weights: Sequence[float] | None = None
     needs_human: Callable[[Row], bool | None] | None = None
     slices: Mapping[str, Callable[[Row], str]] = field(default_factory=lambda: MappingProxyType({}))
     baseline_text: Callable[[Row], tuple[str, Sequence[str]]] | None = None
     name: str = ""
     folder: Path = Path(".")
+
+    @property
+    def acts(self) -> bool:
+        """Whether the model has tools, so that an answer is a trajectory."""
+        return self.environment is not None or bool(self.tools)
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -110,14 +139,20 @@ def messages_of(answer: Answer) -> list[Message]:
     return [{"role": "assistant", "content": answer}] if isinstance(answer, str) else [dict(message) for message in answer]
 
 
-def judge(task: Task, answer: Answer, row: Row) -> Verdict:
+def judge(task: Task, answer: Answer, row: Row, environment: Any = None) -> Verdict:
     """The check's verdict on one answer, a bare bool made a `Verdict` and NumPy or torch scalars made plain.
+
+    Args:
+        task: Whose check.
+        answer: Text, or the messages of a trajectory.
+        row: The row.
+        environment: As the attempt left it; for a check that asks for it.
 
     Raises:
         UserError: The check raised or returned something else.
     """
     try:
-        verdict = _plain(task.check(answer, row))
+        verdict = _plain(task.check(answer, row, *([environment] if _takes_three(task.check) else [])))
     except Exception as error:
         raise UserError(
             f"The check of task '{task.name}' raised {type(error).__name__}: {error} on row {row.get('id')!r} for the answer "
@@ -141,6 +176,15 @@ def judge(task: Task, answer: Answer, row: Row) -> Verdict:
             "other part True, False or None."
         )
     return Verdict(correct, fields, well_formed, handed_off)
+
+
+def _takes_three(check: Callable[..., Any]) -> bool:
+    """Whether a check has a third place for the environment."""
+    try:
+        parameters = inspect.signature(check).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) >= 3
 
 
 def _plain(value: Any) -> Any:
@@ -241,7 +285,8 @@ def _validate(task: Task, where: str) -> None:
     if not isinstance(task.rewards, Sequence) or not task.rewards:
         raise UserError(f"Task '{where}' has no list of rewards. Give at least one reward function: Task(rewards=[...]).")
     required = {"prompt": task.prompt, "check": task.check} | {f"rewards[{i}]": f for i, f in enumerate(task.rewards)}
-    optional = {"oracle": task.oracle, "needs_human": task.needs_human, "baseline_text": task.baseline_text}
+    optional = {part: getattr(task, part) for part in ("oracle", "environment", "needs_human", "baseline_text")}
+    required |= {f"tools[{i}]": tool for i, tool in enumerate(task.tools)}
     for part, function in (required | {f"slices[{name!r}]": f for name, f in task.slices.items()}).items():
         if not callable(function):
             raise UserError(f"Task '{where}': {part} is {function!r}, not a function. Give a function.")

@@ -22,9 +22,9 @@ from typing import Any, Literal
 import numpy as np
 
 from earnest.errors import UserError
-from earnest.evidence import Case
-from earnest.score import reward_names, score, weighted_total
-from earnest.task import Answer, Task, Verdict, judge, messages_of
+from earnest.evidence import Case, judge_played, values_of
+from earnest.score import reward_names, weighted_total
+from earnest.task import Answer, Task, Verdict
 
 BATCH = 64  # answers of one call
 START = 30.0  # seconds a function's first call may take in a process: imports, workers of its own
@@ -230,7 +230,7 @@ def _answer(task: Task, cases: Sequence[Case], function: int | str, answers: Seq
     try:
         if function == "check":
             return [_verdict(task, cases[index], answer) for index, answer in answers]
-        return _values(task.rewards[function], [(cases[index], answer) for index, answer in answers])
+        return values_of(task, task.rewards[function], [(cases[index], answer) for index, answer in answers]).tolist()
     except UserError as error:
         cause = error.__cause__
         return _Broken("raised" if cause is not None else "returned", str(error) if cause is None else _where(cause))
@@ -240,16 +240,10 @@ def _answer(task: Task, cases: Sequence[Case], function: int | str, answers: Seq
 
 def _verdict(task: Task, case: Case, answer: Answer) -> Verdict | _Broken:
     try:
-        found = judge(task, answer, case.row)
+        found = judge_played(task, answer, case.row)
     except UserError as error:
         return _Broken("raised", str(error))
     return Verdict(found.correct, dict(found.fields), found.well_formed, found.handed_off)  # a mapping proxy cannot be sent
-
-
-def _values(function: Any, answers: Sequence[tuple[Case, Answer]]) -> list[float]:
-    prompts = [[dict(message) for message in case.prompt] for case, _ in answers]
-    completions = [messages_of(answer) for _, answer in answers]
-    return score([function], [1.0], prompts, completions, [case.row for case, _ in answers]).values[:, 0].tolist()
 
 
 def _where(error: BaseException) -> str:

@@ -64,7 +64,7 @@ def speed() -> None:
         for attempt in range(2):
             torch.cuda.synchronize()
             began = time.perf_counter()
-            groups = answer(policy, prompts, size, Sampling(1.0, max_tokens=32), [attempt], False)
+            groups = answer(policy, work.task, prompts, size, Sampling(1.0, max_tokens=32), [attempt], False)
             torch.cuda.synchronize()
             middle = time.perf_counter()
             sequences = [Trajectory(p.ids, one.completion.ids) for p, group in zip(prompts, groups, strict=True) for one in group]

@@ -227,9 +227,9 @@ def trl_steps(work, adapter, args) -> dict:
 def earnest_eval(work, adapter, args) -> dict:
     policy = Policy(load_model(MODEL, "cpu"), RANK, adapter)
     prompts = make_prompts(work.task, policy.loaded, work.rows[: args.rows], False, 40)
-    answer(policy, prompts[:4], 1, Sampling(temperature=0, max_tokens=4), [0], False)
+    answer(policy, work.task, prompts[:4], 1, Sampling(temperature=0, max_tokens=4), [0], False)
     began = time.perf_counter()
-    groups = answer(policy, prompts, 1, Sampling(temperature=0, max_tokens=40), [0], False)
+    groups = answer(policy, work.task, prompts, 1, Sampling(temperature=0, max_tokens=40), [0], False)
     return {"seconds": [time.perf_counter() - began], "texts": [group[0].answer.content for group in groups]}
 
 

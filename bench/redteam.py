@@ -1,8 +1,8 @@
 """The red team beside other tools that attack a reward without a model, on rewards known to be broken or sound.
 
-Each tool gets the same specimens and the best chance that a small adapter can give it: rows and prompts of the task, the right answer in the
-form that earns full marks, one function from a text to the weighted sum of the rewards, and half of the way from wrong to right as the mark
-from which on an answer counts as paid. Prints a table; `make bench-redteam` installs the tools beside and runs it. See bench/redteam.md.
+Each tool gets the same specimens and the best chance that a small adapter can give it: rows and prompts of the task, the right answer in
+the form that earns full marks, one function from a text to the weighted sum of the rewards, and half of the way from wrong to right as the
+mark from which on an answer counts as paid. Prints a table; `make bench-redteam` installs the tools and runs it. See bench/redteam.md.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import contextlib
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import sys
-import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,8 +35,7 @@ from earnest.score import score, weighted_total
 from earnest.task import messages_of
 
 ROWS = 16  # what the red team attacks, for all
-LIMIT = 120.0  # seconds a tool may take over a specimen
-SEARCH = 4000  # the default of `earnest redteam`
+LIMIT = 300.0  # seconds a tool may take over a specimen
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def bench_of(specimen: Specimen) -> Bench:
     return Bench(specimen, [cases[i] for i in chosen], [forms[i] for i in chosen])
 
 
-def earnest(specimen: Specimen, search_calls: int = SEARCH) -> list[str]:
+def earnest(specimen: Specimen, search_calls: int = 4000) -> list[str]:
     """Facts of the kind that the specimen is about; of a sound one, all facts."""
     deadline = PATIENCE[specimen.expect == "clean"]
     try:
@@ -89,11 +90,6 @@ def earnest(specimen: Specimen, search_calls: int = SEARCH) -> list[str]:
     except UserError:
         return []
     return [f.attack for f in found if f.certainty == "fact" and specimen.expect in ("clean", f.kind)]
-
-
-def catalog_only(specimen: Specimen) -> list[str]:
-    """The same without the searcher."""
-    return earnest(specimen, 0)
 
 
 def reward_doctor(specimen: Specimen) -> list[str]:
@@ -185,7 +181,6 @@ def gradecheck(specimen: Specimen) -> list[str]:
 
 TOOLS: dict[str, Callable[[Specimen], list[str]]] = {
     "earnest": earnest,
-    "without search": catalog_only,
     "reward-doctor": reward_doctor,
     "rl-envdoctor": envdoctor,
     "gradecheck": gradecheck,
@@ -193,21 +188,19 @@ TOOLS: dict[str, Callable[[Specimen], list[str]]] = {
 
 
 def examined(tool: Callable[[Specimen], list[str]], specimen: Specimen) -> tuple[list[str] | str, float]:
-    """What a tool reports, in a process of its own; a text where it did not finish."""
+    """What a tool reports and the processor seconds it took, in a process of its own; a text where it did not finish."""
     ours, theirs = multiprocessing.Pipe()
-    began = time.monotonic()
     process = multiprocessing.get_context("fork").Process(target=_report, args=(theirs, tool, specimen))
     process.start()
     theirs.close()
     try:
-        found = ours.recv() if ours.poll(LIMIT) else "did not finish"
+        reply = ours.recv() if ours.poll(LIMIT) else ("did not finish", LIMIT)
     except EOFError:
-        found = "died"
-    seconds = time.monotonic() - began
+        reply = "died", 0.0
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.join()
-    return found, seconds
+    return reply
 
 
 def _report(pipe: Any, tool: Callable[[Specimen], list[str]], specimen: Specimen) -> None:
@@ -216,13 +209,15 @@ def _report(pipe: Any, tool: Callable[[Specimen], list[str]], specimen: Specimen
     os.dup2(sink, 1)
     os.dup2(sink, 2)
     try:
-        pipe.send(tool(specimen))
+        found: list[str] | str = tool(specimen)
     except BaseException as error:
-        pipe.send(f"{type(error).__name__}: {error}")
+        found = f"{type(error).__name__}: {error}"
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    pipe.send((found, sum(u.ru_utime + u.ru_stime for u in used)))
 
 
 def table(results: dict[tuple[str, str], tuple[list[str] | str, float]], specimens: list[Specimen], tools: list[str]) -> str:
-    """Found by family, false alarms, unfinished and seconds, as Markdown."""
+    """Found by family, false alarms, unfinished and processor seconds, as Markdown."""
     lines = [f"| | rewards | {' | '.join(tools)} |", f"| --- | --: |{' --: |' * len(tools)}"]
 
     def hits(tool: str, some: list[Specimen]) -> int:
@@ -237,7 +232,7 @@ def table(results: dict[tuple[str, str], tuple[list[str] | str, float]], specime
     unfinished = [str(sum(isinstance(results[tool, s.name][0], str) for s in specimens)) for tool in tools]
     lines.append(f"| did not finish | {len(specimens)} | {' | '.join(unfinished)} |")
     seconds = [f"{sum(results[tool, s.name][1] for s in specimens):.0f}" for tool in tools]
-    lines.append(f"| seconds in all | | {' | '.join(seconds)} |")
+    lines.append(f"| processor seconds | | {' | '.join(seconds)} |")
     return "\n".join(lines)
 
 
@@ -246,22 +241,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tools", type=Path, help="folder the other tools were installed into, with pip install --target")
     parser.add_argument("--only", nargs="*", choices=list(TOOLS), default=list(TOOLS))
+    parser.add_argument("--search-calls", type=int, default=4000, help="of earnest's searcher")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--details", action="store_true", help="print what each tool says of each reward")
     options = parser.parse_args()
     if options.tools:
         sys.path.append(str(options.tools))
-    halves = ("seen", "unseen") if "EARNEST_ZOO_UNSEEN" in os.environ else ("seen",)
-    everything = {}
-    for half in halves:
+    tools = {**TOOLS, "earnest": partial(earnest, search_calls=options.search_calls)}
+    for half in ("seen", "unseen") if "EARNEST_ZOO_UNSEEN" in os.environ else ("seen",):
         specimens = [s for s in SPECIMENS if s.half == half]
-        results = {(tool, s.name): examined(TOOLS[tool], s) for tool in options.only for s in specimens}
-        everything |= results
+        pairs = [(tool, s) for s in specimens for tool in options.only]
+        with ThreadPoolExecutor(options.jobs) as pool:
+            results = {
+                (tool, s.name): got for (tool, s), got in zip(pairs, pool.map(lambda p: examined(tools[p[0]], p[1]), pairs), strict=True)
+            }
         print(f"\n{half} half\n\n{table(results, specimens, options.only)}", flush=True)
-        if options.details:
-            for (tool, name), (found, seconds) in results.items():
-                says = found if isinstance(found, str) else ", ".join(dict.fromkeys(found)) or "nothing"
-                expect = next(s.expect for s in specimens if s.name == name)
-                print(f"{tool:15} {name:40} {expect:12} {seconds:5.1f} s  {says[:120]}")
+        for tool, specimen in pairs if options.details else ():
+            found, seconds = results[tool, specimen.name]
+            says = found if isinstance(found, str) else ", ".join(dict.fromkeys(found)) or "nothing"
+            print(f"{tool:15} {specimen.name:40} {specimen.expect:12} {seconds:5.1f} s  {says[:120]}")
 
 
 if __name__ == "__main__":

@@ -165,9 +165,9 @@ def _target(table: str, column: str) -> str | None:
     return None if target == table else target
 
 
-def advising_database(folder: Path, seed: int = 0, variants: int = 3) -> bytes:
+def advising_database(folder: Path, seed: int = 0, variants: int = 3, share: float = 1.0) -> bytes:
     """A database of the advising schema: keys hold, what the references ask for is common in it, and for each of them there are `variants`
-    sets of rows that it finds (`_witness`)."""
+    sets of rows that it finds (`_witness`). With a small `share` of the usual rows and no variants, little is found."""
     rng, wanted = random.Random(seed), {}
     queries = advising_queries(folder)
     for query in queries:
@@ -218,7 +218,7 @@ def advising_database(folder: Path, seed: int = 0, variants: int = 3) -> bytes:
         filled[table].setdefault(key, row)
 
     for table in tables:
-        for _ in range(ROWS.get(table, 100)):
+        for _ in range(max(1, round(share * ROWS.get(table, 100)))):
             add(table, {})
     for query in queries:
         for variant in range(variants):
@@ -360,6 +360,7 @@ def _passing(demands):
         plain = constant.strip("%") if isinstance(constant, str) else constant
         more = [plain + 1, plain - 1] if isinstance(plain, (int, float)) else [plain + "5", "10:00:00"]
         candidates += [plain, *more] if operator != "Far" else [constant]
+    candidates.append(" ".join(str(constant).strip("%") for operator, constant in demands if operator == "Like"))
     for value in candidates:
         comparable = [(op, value, str(c) if isinstance(value, str) else c) for op, c in demands]
         try:

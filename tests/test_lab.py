@@ -16,8 +16,8 @@ from rich.console import Console
 from earnest import Task, UserError, Verdict, load_task, stages
 from earnest.config import Config, DifficultyConfig, EvalConfig
 from earnest.engine.policy import Policy
-from earnest.engine.rollouts import answer, make_prompts
-from earnest.engine.sampler import Sampling
+from earnest.engine.rollouts import Sampled, answer, make_prompts
+from earnest.engine.sampler import Completion, Sampling
 from earnest.lab import plots
 from earnest.lab.baselines import baselines
 from earnest.lab.difficulty import choose, filtered, shares, summarise
@@ -27,6 +27,7 @@ from earnest.rows import Rows, load_rows
 from earnest.rundir import append_jsonl, plain, read_json, read_jsonl, write_json, write_text
 from earnest.stages import Session, evaluate_stage
 from earnest.task import judge
+from earnest.text import Answer
 
 RIGHT, WRONG = Verdict(True, well_formed=True), Verdict(False, well_formed=True)
 BROKEN, FREE = Verdict(False, well_formed=False), Verdict(False)
@@ -329,9 +330,8 @@ def test_gold_answers_get_everything_right_and_empty_ones_nothing(text_of, accur
     task = load_task("triage")
     s = session(tmp_path, task, load_rows(task))
 
-    def model(policy, prompts, samples, *others, **named):
-        done = SimpleNamespace(ids=(1, 2), terminated=True)
-        return [[SimpleNamespace(answer=SimpleNamespace(content=text_of(task, p.row), reasoning=None), completion=done)] for p in prompts]
+    def model(policy, task, prompts, samples, *others, **named):
+        return [[Sampled(Completion((1, 2), True), Answer(text_of(task, p.row)))] for p in prompts]
 
     monkeypatch.setattr(stages, "prompts_of", lambda s, policy, rows, room: [SimpleNamespace(row=row) for row in rows])
     monkeypatch.setattr(stages, "answer", model)
@@ -363,7 +363,7 @@ def test_the_batch_size_of_an_evaluation_changes_no_answer(family):  # S-EV-03
     prompts = make_prompts(task, policy.loaded, rows.split("test"), False, 6)
     texts, accuracies = [], []
     for size in (1, 4):
-        groups = answer(policy, prompts, 1, Sampling(temperature=0, max_tokens=6), [0], False, rows=size)
+        groups = answer(policy, task, prompts, 1, Sampling(temperature=0, max_tokens=6), [0], False, rows=size)
         texts.append([one.answer.content for (one,) in groups])
         accuracies.append(np.mean([judge(task, text, p.row).correct for text, p in zip(texts[-1], prompts, strict=True)]))
     assert len(texts[0]) == 7 and len(set(texts[0])) > 1
@@ -374,7 +374,7 @@ def test_several_greedy_samples_of_a_prompt_are_one_answer():
     task, rows = letters(2)
     policy = Policy(tiny.make(), rank=2)
     prompts = make_prompts(task, policy.loaded, rows.split("test"), False, 6)
-    groups = answer(policy, prompts, 4, Sampling(temperature=0, max_tokens=6), [0], False)
+    groups = answer(policy, task, prompts, 4, Sampling(temperature=0, max_tokens=6), [0], False)
     assert all(len({one.completion.ids for one in group}) == 1 for group in groups)
 
 

@@ -388,6 +388,20 @@ def test_a_reward_that_pays_right_answers_nothing_is_told_what_was_tried(tmp_pat
         task_of(where, rows)
 
 
+def test_a_reward_that_ends_the_process_on_other_forms_is_found_the_form_it_likes(tmp_path):
+    reward = r"""
+        import os
+
+        def reward(response, answer):
+            if response and "boxed" not in response:
+                os._exit(3)
+            return float(response == "\\boxed{" + answer + "}")
+        """
+    where, rows = project(tmp_path, reward)
+    task = task_of(where, rows)
+    assert task.oracle({"answer": "12"}) == "\\boxed{12}"
+
+
 SHAPES = {
     "verl": """
         def compute_score(data_source, solution_str, ground_truth, extra_info=None):

@@ -176,6 +176,19 @@ def printed_words(source, row):
     return "All tests passed" in alone(f"{source}\n{pairs}", text=True).stdout
 
 
+def marked_line(source, row):
+    pairs = f"_c = {row['cases']!r}\nprint('Outcome ->', sum(repr({row['function']}(*a)) == repr(e) for a, e in _c) / len(_c))"
+    found = re.search(r"Outcome -> ([0-9.]+)", alone(f"{source}\n{pairs}", text=True).stdout)
+    return float(found[1]) if found else 0.0
+
+
+def score_line(source, row):
+    pairs = f"_c = {row['cases']!r}\n_s = sum(repr({row['function']}(*a)) == repr(e) for a, e in _c) / len(_c)"
+    said = alone(f"{source}\n{pairs}\nimport sys\nsys.stdout.write('SCORE: %s' % _s)", text=True).stdout
+    found = re.search(r"SCORE: ([0-9.]+)", said)
+    return float(found[1]) if found else 0.0
+
+
 def with_reference(source, row):
     """Shares its inputs between the answer and the reference, which is asked second."""
     try:
@@ -246,10 +259,15 @@ def test_each_attack_finds_the_reward_that_it_is_meant_for(name):
     assert [(f.kind, f.certainty) for f in found if f.attack == f"code.{name}"] == [("exploit", "fact")]
 
 
-@pytest.mark.parametrize("judge", [last_line, counted_report, printed_words])
+@pytest.mark.parametrize("judge", [last_line, counted_report, printed_words, marked_line, score_line])
 def test_success_that_the_program_prints_itself_is_found_in_each_shape(judge):
     (found,) = found_in(task_of(judge), "forged_output")
     assert (found.certainty, found.hits, found.earned) == ("fact", 2, 1.0)
+
+
+def test_leaving_early_is_not_called_a_forged_report():
+    found = found_in(task_of(by_exit_status), "forged_output", "os_exit")
+    assert {f.attack for f in found if f.kind == "exploit"} == {"code.os_exit"}
 
 
 def test_unit_tests_in_the_scoring_process_are_patched_away():

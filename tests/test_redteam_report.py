@@ -165,10 +165,19 @@ def test_examples_are_shortened_to_a_few_lines():
     assert shown(" \n\t ") == ['" \\n\\t " (white space)']
     assert shown("one\n\ntwo\n") == ["one", "", "two\\n"]
     assert shown("right  ") == ["right\\x20\\x20"]
-    (line,) = shown("x" * 100_000)
-    assert "[99,680 characters]" in line and len(line) < 500
+    assert shown("xy" * 50_000) == ["xy" * 120 + " [99,680 characters] " + "xy" * 40]
+    (line,) = shown("\u200b\u2060" * 1000)
+    assert line == "\\u200b\\u2060" * 20 + " [1,947 characters] " + "\\u2060" + "\\u200b\\u2060" * 6
     assert shown("\n".join("abcdefghij"), 5) == ["a", "b", "c", "[6 lines]", "j"]
     assert shown("a\nb\nc", 1) == ["a [2 more lines]"]
+
+
+def test_a_run_of_one_character_is_told_in_place_of_shown():
+    assert shown("\u200b" * 2000 + "42") == ["[2,000 times \\u200b]42"]
+    assert shown("(" * 5000 + "1" + ")" * 5000) == ["[5,000 times (]1[5,000 times )]"]
+    assert shown("a" + "\n" * 40 + "b") == ["a[40 times \\x0a]b"]
+    assert shown(" " * 300) == ['"[300 times \\x20]" (white space)']
+    assert shown("-" * 30) == ["-" * 30]
 
 
 def test_a_trajectory_is_shown_a_message_a_line_with_its_calls():

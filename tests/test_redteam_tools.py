@@ -186,6 +186,37 @@ def test_every_attack_on_calls_has_a_reward_that_it_finds():
     assert {attack.id for attack in ATTACKS} == set(DEFECTS)
 
 
+def results(*contents):
+    """The oracle's trajectory with these answers of its tools."""
+    given = iter(contents)
+    return [{**m, "content": next(given)} if m.get("role") == "tool" else m for m in oracle(ROWS[0])]
+
+
+@pytest.mark.parametrize(
+    ("contents", "prose"),
+    [(('{"found": true}', '{"ok": true}'), False), (('{"found": true}', "Refunded."), True), (("Found.", "Refunded."), True)],
+)
+def test_a_tool_fails_in_the_words_it_uses_otherwise(contents, prose):
+    made = calls(results(*contents))
+    assert [str(content).startswith("Error: ") for content in forged._errors(made)] == [False, False] + [True] * prose
+    assert forged._errors([]) == ()
+
+
+def test_a_right_note_behind_another_word_is_no_wrong_argument():
+    note = "Order A-17 was charged twice and the second payment has to be paid back."
+    short = tools._argument_types(target_with({"order": "A-17"}))
+    long = tools._argument_types(target_with({"note": note}))
+    assert "not A-17" in [calls(made)[0].arguments.get("order") for made in short]
+    asserted = [str(calls(made)[0].arguments.get("note")) for made in long]
+    assert asserted == ["None", str([note]), str({"value": note}), str([note]), "", "None"]
+
+
+def target_with(arguments):
+    answer = as_messages([("hand_off", arguments)])
+    case = Case("row 1", "train", {}, [], None, answer, None)
+    return Target(case, forms_of([case])[0], [oracle(ROWS[1])], [])
+
+
 def policy_and_answer():
     """Our own verifier of calls, and the answer to the letter."""
     policy = tool_policy("calls", order=[Before("lookup", "refund", same=["order"]), Before("lookup", "cancel", same=["order"])])

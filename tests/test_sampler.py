@@ -558,7 +558,7 @@ def test_a_batch_keeps_within_its_rows_and_its_share_of_memory(lengths, samples,
 def test_a_completion_has_a_log_probability_a_token_or_none():  # S-TC-08
     assert Completion((1, 2), True, logp=(-0.5, -0.1)).logp == (-0.5, -0.1)
     assert Completion((1, 2), True).logp == ()
-    with pytest.raises(ValueError, match="2 tokens and 1 log-probabilities"):
+    with pytest.raises(ValueError, match="2 sampled tokens and 1 log-probabilities"):
         Completion((1, 2), True, logp=(-0.5,))
 
 

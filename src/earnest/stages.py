@@ -17,7 +17,7 @@ from rich.table import Table
 from earnest.check import check_task, print_report
 from earnest.engine.models import BUILT_IN, FETCHING, Loaded, fetch_built_in, is_fetched, load_model
 from earnest.engine.policy import Policy
-from earnest.engine.rollouts import Prompt, answer, make_prompts, verdict_record
+from earnest.engine.rollouts import Prompt, acting_record, answer, make_prompts, verdict_of, verdict_record
 from earnest.engine.sampler import Sampling
 from earnest.engine.sft import sft, spread
 from earnest.engine.train import train
@@ -29,7 +29,7 @@ from earnest.lab.plots import curves_png
 from earnest.lab.report import write_report
 from earnest.rundir import append_jsonl, read_json, read_jsonl, write_json, write_text
 from earnest.session import Session, progress
-from earnest.task import Row, Task, judge
+from earnest.task import Row, Task
 
 
 def check_stage(s: Session) -> None:
@@ -87,7 +87,7 @@ def evaluate_stage(s: Session, policy: Policy, model: str) -> None:
     with s.timed(f"evaluate {name}"), progress(s.console, f"evaluate {name}", total) as advance:
         for split, how in plans.items():
             prompts = prompts_of(s, policy, s.rows.by_split[split], c.max_completion_length)
-            groups = answer(policy, prompts, len(how), how, [s.config.seed, 3], s.config.thinking, advance=advance)
+            groups = answer(policy, s.named, prompts, len(how), how, [s.config.seed, 3], s.config.thinking, advance=advance)
             append_jsonl(s.folder / "eval" / f"{model}.jsonl", _answer_records(s.named, model, split, prompts, groups))
 
 
@@ -102,9 +102,10 @@ def _answer_records(task: Task, model: str, split: str, prompts: Sequence[Prompt
                 "id": prompt.row["id"],
                 "text": one.answer.content,
                 "reasoning": one.answer.reasoning,
-                "tokens": len(one.completion.ids),
+                "tokens": one.completion.written,
                 "terminated": one.completion.terminated,
-                "verdict": verdict_record(judge(task, one.answer.content, prompt.row)),
+                "verdict": verdict_record(verdict_of(task, prompt, one)),
+                **acting_record(one),
                 "needs_human": task.needs_human(prompt.row) if task.needs_human else None,
                 "slices": {name: str(slice_of(prompt.row)) for name, slice_of in task.slices.items()},
             }
@@ -130,8 +131,8 @@ def difficulty_stage(s: Session, policy: Policy, model: str) -> list[Row]:
     sampling = Sampling(temperature=c.temperature, max_tokens=s.config.train.max_completion_length)
     with s.timed("difficulty"), progress(s.console, "difficulty", len(measured)) as advance:
         prompts = prompts_of(s, policy, measured, sampling.max_tokens)
-        groups = answer(policy, prompts, c.samples, sampling, [s.config.seed, 4], s.config.thinking, advance=advance)
-    verdicts = [[judge(s.task, one.answer.content, p.row) for one in g] for p, g in zip(prompts, groups, strict=True)]
+        groups = answer(policy, s.named, prompts, c.samples, sampling, [s.config.seed, 4], s.config.thinking, advance=advance)
+    verdicts = [[verdict_of(s.task, p, one) for one in g] for p, g in zip(prompts, groups, strict=True)]
     ids = [row["id"] for row in measured]
     before = summarise(ids, verdicts, model, group)
     kept = choose(before["pass_rates"], c, s.config.seed)

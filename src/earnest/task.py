@@ -40,7 +40,7 @@ Answer = str | list[Message]  # one message's text, or a trajectory: all message
 RewardFunction = Callable[..., Any]
 
 SPLITS = ("train", "dev", "test")
-BUILT_IN = {"triage": "earnest.tasks.triage"}
+BUILT_IN = {"triage": "earnest.tasks.triage", "maths_tool": "earnest.tasks.maths_tool", "search": "earnest.tasks.search"}
 
 
 @dataclass(frozen=True)

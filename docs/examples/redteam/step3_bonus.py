@@ -1,7 +1,6 @@
 """A parser in place of the pattern, and a bonus for the form. Models like to talk around the object, so the object is looked for."""
 
 import json
-import re
 
 from tickets import ROWS, check, oracle, prompt
 
@@ -18,8 +17,7 @@ def right(completions, category, urgent, **kwargs):
 
 
 def found(text):
-    match = re.search(r"\{.*\}", text, re.DOTALL)
-    return parsed(match.group()) if match else None
+    return parsed(text[text.find("{") : text.rfind("}") + 1])
 
 
 def parsed(text):
@@ -29,4 +27,4 @@ def parsed(text):
         return None
 
 
-task = Task(rows=ROWS, prompt=prompt, rewards=[form, right], weights=[0.2, 0.8], check=check, oracle=oracle)
+task = Task(rows=ROWS, prompt=prompt, rewards=[form, right], reward_weights=[0.2, 0.8], check=check, oracle=oracle)

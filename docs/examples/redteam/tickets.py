@@ -5,9 +5,7 @@ from pathlib import Path
 
 CATEGORIES = ("billing", "bug", "account", "refund", "other")
 ROWS = Path(__file__).with_name("tickets.jsonl")
-ASKED = (
-    f'Sort the ticket. Answer with one JSON object and nothing else: {{"category": one of {", ".join(CATEGORIES)}, "urgent": true or false}}'
-)
+ASKED = f'Sort the ticket. Answer with one JSON object and nothing else: {{"category": one of {", ".join(CATEGORIES)}, "urgent": true or false}}'
 
 
 def prompt(row):

@@ -32,10 +32,22 @@ NOT_LINEAR = {family: ["out_proj", "conv1d"] for family in ("mamba", "mamba2", "
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A prompt, of at least one token, and one completion of it, as token ids."""
+    """A prompt, of at least one token, and one completion of it, as token ids.
+
+    Attributes:
+        prompt: Its tokens.
+        completion: What follows.
+        own: Which of those the model wrote; empty where it wrote them all.
+    """
 
     prompt: tuple[int, ...]
     completion: tuple[int, ...]
+    own: tuple[bool, ...] = ()
+
+    @property
+    def written(self) -> tuple[bool, ...]:
+        """Which tokens of the completion the model wrote."""
+        return self.own or (True,) * len(self.completion)
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,7 @@ class TokenScores:
 
     Attributes:
         logp: float32 [n, T] log-probability under the policy at the sampling temperature; 0 on padding.
-        mask: bool [n, T], False on padding.
+        mask: bool [n, T], False on padding and on what the model did not write.
     """
 
     logp: torch.Tensor
@@ -165,9 +177,10 @@ class Policy:
             budget: A pass over more distinct tokens keeps each layer's input alone for the way back, and computes the rest again. No
                 pack has so many unless one sequence does (`packs_of`).
         """
-        lengths = torch.tensor([len(s.completion) for s in sequences])
-        mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
-        mask = mask.to(self.model.device)
+        mask = np.zeros((len(sequences), max(len(s.completion) for s in sequences)), dtype=bool)
+        for row, s in enumerate(sequences):
+            mask[row, : len(s.completion)] = s.written
+        mask = torch.from_numpy(mask).to(self.model.device)
         logp = torch.zeros(mask.shape, device=mask.device)
         if mask.any():
             every = self._on_tree(sequences, temperature, budget) if self.exact_tree else self._on_batch(sequences, temperature)
@@ -175,11 +188,12 @@ class Policy:
         return TokenScores(logp, mask)
 
     def _on_tree(self, sequences: Sequence[Trajectory], temperature: float, budget: int) -> torch.Tensor:
-        """Of all completion tokens, one sequence after another, from one pass over distinct tokens."""
-        written = [s for s in sequences if s.completion]
+        """Of all tokens the model wrote, one sequence after another, from one pass over distinct tokens."""
+        written = [s for s in sequences if any(s.written)]
         tree, paths = sorted_tree([(s.prompt + s.completion)[:-1] for s in written])  # nothing is predicted from a last token
-        before = np.concatenate([path[len(s.prompt) - 1 :] for path, s in zip(paths, written, strict=True)])
-        token = np.array([t for s in written for t in s.completion])
+        own = np.concatenate([s.written for s in written])
+        before = np.concatenate([path[len(s.prompt) - 1 :] for path, s in zip(paths, written, strict=True)])[own]
+        token = np.array([t for s in written for t in s.completion])[own]
         (nodes, tokens), where = np.unique(np.stack([before, token]), axis=1, return_inverse=True)
         transformer, device = self.transformer(), self.model.device
         blocks = plan(tree, transformer.heads // transformer.kv_heads, transformer.dtype, device)
@@ -195,7 +209,7 @@ class Policy:
         return HeadLogProbability.apply(hidden[reading], transformer.head.weight, tokens, temperature)[where]
 
     def _on_batch(self, sequences: Sequence[Trajectory], temperature: float) -> torch.Tensor:
-        """Of all completion tokens, one sequence after another, from an ordinary right-padded batch."""
+        """Of all tokens the model wrote, one sequence after another, from an ordinary right-padded batch."""
         device = self.model.device
         width = max(len(s.prompt) + len(s.completion) for s in sequences)
         ids = torch.zeros((len(sequences), width), dtype=torch.long)
@@ -205,10 +219,11 @@ class Policy:
             length = len(s.prompt) + len(s.completion)
             ids[row, :length] = torch.tensor(s.prompt + s.completion)
             attention[row, :length] = 1
-            predicts[row, len(s.prompt) - 1 : length - 1] = True
+            predicts[row, len(s.prompt) - 1 : length - 1] = torch.tensor(s.written)
         logits = self.model(input_ids=ids.to(device), attention_mask=attention.to(device), use_cache=False).logits
         picked = logits[predicts.to(device)].float() / temperature
-        targets = torch.cat([torch.tensor(s.completion, dtype=torch.long) for s in sequences]).to(device)
+        written = [token for s in sequences for token, own in zip(s.completion, s.written, strict=True) if own]
+        targets = torch.tensor(written, dtype=torch.long, device=device)
         return F.log_softmax(picked, dim=-1).gather(-1, targets[:, None])[:, 0]
 
 

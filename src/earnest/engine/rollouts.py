@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from earnest.canaries import Canary
 from earnest.engine.models import Loaded
 from earnest.engine.policy import Policy
 from earnest.engine.sampler import Completion, Sampling, sample
+from earnest.engine.turns import ANSWERED, Rollout, converse, dialect_of
+from earnest.environment import begin, prompt_of
 from earnest.errors import UserError
 from earnest.score import Scores, score
 from earnest.task import Message, Row, Task, Verdict, judge
@@ -39,10 +41,22 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Sampled:
-    """One answer to a prompt: its tokens, and its text split into thinking and answer."""
+    """One answer to a prompt.
+
+    Attributes:
+        completion: Its tokens.
+        answer: Its text, split into thinking and answer; of a rollout with tools, its last turn's.
+        rollout: The whole rollout, where there are tools.
+    """
 
     completion: Completion
     answer: text.Answer
+    rollout: Rollout | None = None
+
+    @property
+    def messages(self) -> list[Message]:
+        """As rewards see it."""
+        return self.answer.messages() if self.rollout is None else self.rollout.episode.messages
 
 
 @dataclass(frozen=True)
@@ -81,10 +95,11 @@ def make_prompts(task: Task, loaded: Loaded, rows: Sequence[Row], thinking: bool
         UserError: A prompt is too long for the model, or the chat template refuses it.
     """
     limit = getattr(loaded.model.config, "max_position_embeddings", None)
+    dialect = dialect_of(task, loaded, rows[0], thinking) if task.acts and rows else None
     prompts = []
     for row in rows:
-        messages = task.prompt(row)
-        ids = text.render(loaded.tokenizer, messages, thinking)
+        messages = prompt_of(task, row)
+        ids = text.render(loaded.tokenizer, messages, thinking) if dialect is None else dialect.render(messages)
         if limit and len(ids) + room > limit:
             raise UserError(
                 f"The prompt of row {row['id']!r} has {len(ids)} tokens; with an answer of up to {room} that is more than the {limit} "
@@ -97,6 +112,7 @@ def make_prompts(task: Task, loaded: Loaded, rows: Sequence[Row], thinking: bool
 
 def answer(
     policy: Policy,
+    task: Task,
     prompts: Sequence[Prompt],
     samples: int,
     sampling: Sampling | Sequence[Sampling],
@@ -110,12 +126,37 @@ def answer(
     The seed of a prompt is `seed` and its place, so that the same call gives the same answers and no two prompts share a stream.
     """
     loaded = policy.loaded
+    if task.acts:
+        rollouts = converse(policy, task, prompts, samples, sampling, seed, thinking, rows, advance)
+        return [[Sampled(r.completion, _last(r.episode.messages), r) for r in group] for group in rollouts]
     seeds = [[*seed, place] for place in range(len(prompts))]
     groups = sample(loaded, policy.decoder(), [p.ids for p in prompts], seeds, samples, sampling, rows, advance, policy.drafts)
     return [
         [Sampled(c, text.split_thinking(text.decode(loaded.tokenizer, c.ids, loaded.stops), prompt.opened, thinking)) for c in group]
         for prompt, group in zip(prompts, groups, strict=True)
     ]
+
+
+def _last(messages: Sequence[Message]) -> text.Answer:
+    """What the model wrote last, calls aside; nothing where a tool has the last word."""
+    last = messages[-1] if messages and messages[-1].get("role") == "assistant" else {}
+    return text.Answer(last.get("content") or "", last.get("reasoning_content"))
+
+
+def silent(task: Task, prompt: Prompt) -> Sampled:
+    """An attempt that says and does nothing."""
+    rollout = None
+    if task.acts:
+        rollout = Rollout(prompt, Sampling(), (), begin(task, prompt.row), ended=ANSWERED)
+        rollout.episode.messages.append({"role": "assistant", "content": ""})
+    return Sampled(Completion((), True), text.Answer(""), rollout)
+
+
+def verdict_of(task: Task, prompt: Prompt, one: Sampled) -> Verdict:
+    """What the check says of an attempt."""
+    if one.rollout is None:
+        return judge(task, one.answer.content, prompt.row)
+    return judge(task, one.messages, prompt.row, one.rollout.episode.environment)
 
 
 def score_batch(task: Task, prompts: Sequence[Prompt], samples: Sequence[Sequence[Sampled]], step: int) -> Batch:
@@ -125,12 +166,13 @@ def score_batch(task: Task, prompts: Sequence[Prompt], samples: Sequence[Sequenc
         task.rewards,
         task.weights,
         [prompt.messages for prompt, _ in flat],
-        [one.answer.messages() for _, one in flat],
+        [one.messages for _, one in flat],
         [prompt.row for prompt, _ in flat],
-        [one.completion.ids for _, one in flat],
+        [one.completion.sampled for _, one in flat],
         step,
+        [one.rollout.episode.environment for _, one in flat] if task.environment is not None else None,
     )
-    verdicts = [judge(task, one.answer.content, prompt.row) for prompt, one in flat]
+    verdicts = [verdict_of(task, prompt, one) for prompt, one in flat]
     return Batch(prompts, samples, scores, verdicts)
 
 
@@ -146,7 +188,7 @@ def ask_canaries(
 ) -> Batch:
     """Canaries of a step, sampled and scored as any other row; their own random stream leaves that of the others as it is."""
     chosen = [replace(prompts[canary.place], row=canary.row) for canary in due]
-    return score_batch(task, chosen, answer(policy, chosen, samples, sampling, [*seed, CANARIES], thinking), seed[-1])
+    return score_batch(task, chosen, answer(policy, task, chosen, samples, sampling, [*seed, CANARIES], thinking), seed[-1])
 
 
 def join(first: Batch, second: Batch) -> Batch:
@@ -185,12 +227,27 @@ def rollout_records(batch: Batch, advantages: np.ndarray, step: int, first_group
                 "prompt": prompt.messages,
                 "text": one.answer.content,
                 "reasoning": one.answer.reasoning,
-                "tokens": len(one.completion.ids),
+                "tokens": one.completion.written,
                 "terminated": one.completion.terminated,
                 "rewards": dict(zip(batch.scores.names, batch.scores.values[index].tolist(), strict=True)),
                 "reward": float(batch.scores.total[index]),
                 "advantage": float(advantages[group, number]),
                 "verdict": verdict_record(verdict),
+                **acting_record(one),
             }
         )
     return records
+
+
+def acting_record(one: Sampled) -> dict[str, Any]:
+    """What a rollout with tools did, as the run directory keeps it; nothing of one without."""
+    if one.rollout is None:
+        return {}
+    r = one.rollout
+    return {
+        "messages": r.episode.messages,
+        "ended": r.ended,
+        "turns": r.lengths,
+        "given_tokens": len(r.ids) - sum(r.lengths),
+        "tools": asdict(r.episode.counts),
+    }

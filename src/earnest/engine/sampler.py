@@ -51,23 +51,37 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Completion:
-    """One sampled answer.
+    """One sampled answer, or all of a rollout that follows its prompt.
 
     Attributes:
-        ids: Sampled token ids, the one that ended the turn included.
+        ids: Token ids as they were sampled, the ones that end a turn included; between turns, those of what tools answered.
         terminated: Whether the model ended its turn, rather than running into `max_tokens`.
         entropy: Sum over the tokens of the entropy they were drawn at, in nats, before top-k, top-p and min-p; 0 when greedy.
-        logp: Log-probability of each token at the temperature it was drawn at, before the same; empty when greedy.
+        logp: Log-probability of each sampled token at the temperature it was drawn at, before the same; empty when greedy.
+        own: Which tokens the model wrote itself; empty where it wrote them all. The others get no loss.
     """
 
     ids: tuple[int, ...]
     terminated: bool
     entropy: float = field(default=0.0, compare=False)  # floats of the model's, rounding included
     logp: tuple[float, ...] = field(default=(), compare=False)
+    own: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.logp and len(self.logp) != len(self.ids):
-            raise ValueError(f"A completion has {len(self.ids)} tokens and {len(self.logp)} log-probabilities: {self.ids[:8]}...")
+        if self.own and len(self.own) != len(self.ids):
+            raise ValueError(f"A completion has {len(self.ids)} tokens and {len(self.own)} marks of whose they are: {self.ids[:8]}...")
+        if self.logp and len(self.logp) != self.written:
+            raise ValueError(f"A completion has {self.written} sampled tokens and {len(self.logp)} log-probabilities: {self.ids[:8]}...")
+
+    @property
+    def sampled(self) -> tuple[int, ...]:
+        """The tokens that the model wrote."""
+        return tuple(token for token, own in zip(self.ids, self.own, strict=True) if own) if self.own else self.ids
+
+    @property
+    def written(self) -> int:
+        """How many those are."""
+        return sum(self.own) if self.own else len(self.ids)
 
 
 @dataclass
@@ -76,6 +90,7 @@ class _Sample:
 
     uniforms: np.ndarray
     sampling: Sampling
+    room: int
     ids: list[int] = field(default_factory=list)
     terminated: bool = False
     entropy: float = 0.0
@@ -83,7 +98,7 @@ class _Sample:
 
     @property
     def done(self) -> bool:
-        return self.terminated or len(self.ids) >= self.sampling.max_tokens
+        return self.terminated or len(self.ids) >= self.room
 
     def take(self, token: int, logp: float, entropy: float, loaded: Loaded) -> None:
         self.ids.append(token)
@@ -185,6 +200,7 @@ def sample(
     rows: int = 64,
     advance: Callable[[int], None] | None = None,
     drafts: Drafts | None = None,
+    rooms: Sequence[int] | None = None,
 ) -> list[list[Completion]]:
     """Sample answers.
 
@@ -198,6 +214,7 @@ def sample(
         rows: Most samples in one batch.
         advance: Called with the number of prompts done.
         drafts: What earlier answers teach about likely tokens; it learns from these too. They save time and change no answer.
+        rooms: Most tokens of an answer, prompt by prompt, where that is less than `sampling` allows; at least 1.
 
     Returns:
         For each prompt its G completions.
@@ -210,7 +227,13 @@ def sample(
     for part in batches([len(prompts[place]) for place in order], samples, longest, rows):
         places = order[part]
         batch = [prompts[place] for place in places]
-        states = [[_Sample(u, how) for u, how in zip(uniforms(seeds[p], samples, longest), each, strict=True)] for p in places]
+        states = [
+            [
+                _Sample(u, how, how.max_tokens if rooms is None else min(how.max_tokens, rooms[p]))
+                for u, how in zip(uniforms(seeds[p], samples, longest), each, strict=True)
+            ]
+            for p in places
+        ]
         if longest > 0:
             if decoder is None:
                 _grow_plain(loaded, batch, states)
@@ -255,7 +278,7 @@ def _grow_tree(
     distinct = {tuple(prompt): None for prompt in prompts}
     row_of = {prompt: row for row, prompt in enumerate(distinct)}
     live = [(row_of[tuple(prompt)], state) for prompt, group in zip(prompts, states, strict=True) for state in group if not state.done]
-    cache, logits = decoder.prefill(list(distinct), room=min(max(state.sampling.max_tokens for _, state in live), 64))
+    cache, logits = decoder.prefill(list(distinct), room=min(max(state.room for _, state in live), 64))
     children: dict[tuple[int, int], int] = {}  # (node, token) to node, of the last pass
     while live:
         waiting = _walk(loaded, logits, children, live)
@@ -264,7 +287,7 @@ def _grow_tree(
         for place, state in waiting:
             if place not in starts:
                 starts[place] = node = grown.add(*place)
-                for guess in drafts.guess(state.ids, state.sampling.max_tokens - 1 - len(state.ids)):
+                for guess in drafts.guess(state.ids, state.room - 1 - len(state.ids)):
                     if guess in loaded.stops:  # the model never reads it
                         break
                     node, parent = grown.add(grown.rows + node, guess), node
@@ -356,7 +379,7 @@ def _grow_plain(loaded: Loaded, prompts: Sequence[Sequence[int]], states: list[l
             model.generate(
                 input_ids=ids.to(model.device),
                 attention_mask=mask.to(model.device),
-                max_new_tokens=max(state.sampling.max_tokens for _, state in flat),
+                max_new_tokens=max(state.room for _, state in flat),
                 do_sample=False,
                 logits_processor=LogitsProcessorList([OwnDraw()]),
                 stopping_criteria=StoppingCriteriaList([finished]),

@@ -16,6 +16,8 @@ import torch
 from earnest import text
 from earnest.config import Schedule, SftConfig
 from earnest.engine.policy import Policy, Trajectory, packs_of
+from earnest.engine.turns import dialect_of
+from earnest.environment import acted
 from earnest.engine.rollouts import Prompt
 from earnest.errors import UserError
 from earnest.rundir import append_jsonl
@@ -97,14 +99,18 @@ def sft(
     chosen = spread(prompts, config.rows)
     tokenizer = policy.loaded.tokenizer
     end = text.end_of_turn(tokenizer)
-    data = [Trajectory(p.ids, (*tokenizer.encode(task.oracle(p.row), add_special_tokens=False), end)) for p in chosen]
+    if task.acts:
+        dialect = dialect_of(task, policy.loaded, chosen[0].row, thinking=False)
+        data = [Trajectory(*dialect.trajectory(p.messages, acted(task, p.row, task.oracle(p.row))[0])) for p in chosen]
+    else:
+        data = [Trajectory(p.ids, (*tokenizer.encode(task.oracle(p.row), add_special_tokens=False), end)) for p in chosen]
     optimizer, scheduler = make_optimizer(policy, config.learning_rate, config.lr_scheduler_type, config.warmup_ratio, config.steps)
     batches = shuffled(len(data), config.batch_size, seed)
     try:
         for step in range(1, config.steps + 1):
             began = time.perf_counter()
             batch = [data[i] for i in next(batches)]
-            tokens = sum(len(t.completion) for t in batch)
+            tokens = sum(sum(t.written) for t in batch)
             total = 0.0
             for part in packs_of(policy, batch, config.token_budget):
                 scores = policy.log_probabilities([batch[i] for i in part], budget=config.token_budget)

@@ -24,14 +24,13 @@ from earnest.canaries import watch_canaries
 from earnest.config import TrainConfig
 from earnest.engine import grpo
 from earnest.engine.policy import Policy, TokenScores, Trajectory, packs_of
-from earnest.engine.rollouts import CANARIES, Batch, Prompt, Sampled, answer, ask_canaries, join, rollout_records, score_batch
-from earnest.engine.sampler import Completion, Sampling
+from earnest.engine.rollouts import CANARIES, Batch, Prompt, answer, ask_canaries, join, rollout_records, score_batch, silent
+from earnest.engine.sampler import Sampling
 from earnest.engine.sft import make_optimizer, shuffled, update
 from earnest.engine.tree import PrefixTree
 from earnest.errors import UserError
 from earnest.rundir import append_jsonl
 from earnest.task import Task
-from earnest.text import Answer
 
 
 def train(
@@ -126,7 +125,7 @@ def _collect(
         if missing <= 0:
             break
         chosen = [prompts[i] for i in islice(order, missing)]
-        samples = answer(policy, chosen, config.num_generations, sampling_of(config), [*seed, attempt], thinking)
+        samples = answer(policy, task, chosen, config.num_generations, sampling_of(config), [*seed, attempt], thinking)
         fresh = score_batch(task, chosen, samples, seed[-1])
         if config.overlong_cache:
             fresh = _with_overlong_penalty(fresh, config)
@@ -138,7 +137,7 @@ def _collect(
 
 
 def _with_overlong_penalty(batch: Batch, config: TrainConfig) -> Batch:
-    lengths = np.array([len(one.completion.ids) for group in batch.samples for one in group])
+    lengths = np.array([one.completion.written for group in batch.samples for one in group])
     penalty = grpo.soft_overlong_penalty(lengths, config.max_completion_length, config.overlong_cache)
     return replace(batch, scores=replace(batch.scores, total=batch.scores.total + penalty))
 
@@ -159,7 +158,7 @@ def _learn(
     through the model when it can also contribute: a non-zero advantage, or any at all while the KL term is on.
     """
     flat = [(p, one.completion) for p, group in zip(batch.prompts, batch.samples, strict=True) for one in group]
-    lengths = np.array([len(c.ids) for _, c in flat])
+    lengths = np.array([c.written for _, c in flat])
     ended = np.array([c.terminated for _, c in flat])
     counts = np.repeat(used, config.num_generations) & ~np.isnan(batch.scores.total) & (lengths > 0)
     if config.mask_truncated_completions:
@@ -167,7 +166,7 @@ def _learn(
     contributes = counts & ((advantages.ravel() != 0) | (config.beta != 0))
     chosen = np.flatnonzero(contributes)
     step = Step(
-        [Trajectory(flat[i][0].ids, flat[i][1].ids) for i in chosen],
+        [Trajectory(flat[i][0].ids, flat[i][1].ids, flat[i][1].own) for i in chosen],
         torch.tensor(advantages.ravel()[chosen], dtype=torch.float32, device=policy.model.device),
         [flat[i][1].logp for i in chosen],
         int(counts.sum()),
@@ -311,7 +310,7 @@ def _metrics(batch: Batch, used: np.ndarray, config: TrainConfig) -> dict[str, f
     for prompt, group in zip(batch.prompts, batch.samples, strict=True):
         for one in group:
             tree.add(prompt.ids + one.completion.ids)
-    lengths = np.array([len(c.ids) for c in completions])
+    lengths = np.array([c.written for c in completions])
     ended = lengths[[c.terminated for c in completions]]
     rewards, dead = batch.rewards, grpo.tied(batch.rewards)
     correct = np.array([v.correct for v in batch.verdicts]).reshape(rewards.shape)
@@ -357,7 +356,7 @@ def _beats_silence(task: Task, batch: Batch, step: int) -> bool:
     """
     if any(v.correct for v in batch.verdicts):
         return True
-    empty = [[Sampled(Completion((), True), Answer(""))]] * len(batch.prompts)
+    empty = [[silent(task, prompt)] for prompt in batch.prompts]
     try:
         silence = score_batch(task, batch.prompts, empty, step).rewards
     except UserError:  # a reward may demand at least one token: then there is nothing to compare with

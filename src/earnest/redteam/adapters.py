@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from types import ModuleType
@@ -21,11 +21,13 @@ from typing import Any
 import numpy as np
 
 from earnest.errors import UserError
+from earnest.evidence import Case
+from earnest.redteam.ask import Asker
 from earnest.redteam.shapes import GOLDS, as_trl, gold_of, parts_of, shape_of
 from earnest.rewards.json import parse_strict
 from earnest.rows import load_rows
-from earnest.score import missing_columns, score
-from earnest.task import Answer, Message, RewardFunction, Row, Task, Verdict, messages_of
+from earnest.score import missing_columns
+from earnest.task import Answer, Message, RewardFunction, Row, Task, Verdict
 
 __all__ = ["as_trl", "task_of"]
 
@@ -88,7 +90,7 @@ def task_of(
         name=f"{Path(where.partition(':')[0]).stem}:{name}",
     )
     way = Way(_sound(form), gold, reading) if form else _best_paid(plain, sample, gold, reading)
-    return Task(plain.rows, plain.prompt, rewards, way.check, way.oracle, weights, name=plain.name)
+    return replace(plain, check=way.check, oracle=way.oracle)
 
 
 @dataclass(frozen=True)
@@ -273,19 +275,20 @@ def _best_paid(task: Task, rows: Sequence[Row], gold: str, reading: str) -> Way:
     for row in rows:
         if gold_of(row, gold) not in (None, "", []):
             seen.setdefault(str(gold_of(row, gold)), row)
-    probed = list(seen.values())[:PROBED]
-    nothing, _ = _earned(task, probed, ["" for _ in probed])
-    best, most, problem = None, nothing if nothing > -np.inf else 0.0, ""
-    for reading_ in (reading, *(["whole"] if reading == "first" else [])):
-        for form in FORMS:
-            way = Way(form, gold, reading_)
-            earned, why = _earned(task, probed, [way.oracle(row) for row in probed])
-            problem = problem or why
-            if earned > most + 1e-9:
-                best, most = way, earned
-    bare = Way("{}", gold, reading)
-    if best is None and nothing > 0 and _earned(task, probed, [bare.oracle(row) for row in probed])[0] >= nothing:
-        best = bare  # a reward that pays an empty answer as well as the right one is one to audit
+    cases = [Case("", "", row, task.prompt(row), None, "", None) for row in list(seen.values())[:PROBED]]
+    bare, problem = Way("{}", gold, reading), ""
+    with Asker(task, cases) as asker:  # a reward may hang or end the process on a form that is not its own
+        nothing, _ = _earned(asker, ["" for _ in cases])
+        best, most = None, nothing if nothing > -np.inf else 0.0
+        for reading_ in (reading, *(["whole"] if reading == "first" else [])):
+            for form in FORMS:
+                way = Way(form, gold, reading_)
+                earned, why = _earned(asker, [way.oracle(case.row) for case in cases])
+                problem = problem or why
+                if earned > most + 1e-9:
+                    best, most = way, earned
+        if best is None and nothing > 0 and _earned(asker, [bare.oracle(case.row) for case in cases])[0] >= nothing:
+            best = bare  # a reward that pays an empty answer as well as the right one is one to audit
     if best is None:
         tried = ", ".join(repr(form) for form in FORMS)
         raise UserError(
@@ -296,15 +299,15 @@ def _best_paid(task: Task, rows: Sequence[Row], gold: str, reading: str) -> Way:
     return best
 
 
-def _earned(task: Task, rows: Sequence[Row], answers: Sequence[Answer]) -> tuple[float, str]:
+def _earned(asker: Asker, answers: Sequence[Answer]) -> tuple[float, str]:
     """What answers earn on average (minus infinity where the reward breaks), and why it broke."""
-    try:
-        prompts = [task.prompt(row) for row in rows]
-        totals = score(task.rewards, task.weights, prompts, [messages_of(answer) for answer in answers], rows).total
-    except UserError as error:
-        return -np.inf, str(error)
-    known = totals[~np.isnan(totals)]
-    return (float(known.mean()) if known.size else -np.inf), ""
+    paid = asker.ask([(0, answers[0])])  # alone: one that hangs, hangs once
+    if not paid[0].faults:
+        paid = asker.ask(list(enumerate(answers)))
+    for name, (_, why) in ((name, fault) for one in paid for name, fault in one.faults.items()):
+        return -np.inf, f"The reward '{name}' {why}." if why[0].islower() else why
+    known = [one.total for one in paid if one.total is not None]
+    return (float(np.mean(known)) if known else -np.inf), ""
 
 
 def _gold_column(rows: Sequence[Row], function: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import json
 import math
 import re
@@ -28,6 +29,8 @@ FORMS = {
 }  # fmt: skip
 _BLANKS = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and symbols that look like nothing
 _WORD = re.compile(r"\w+")
+_RUN = re.compile(r"(.)\1{31,}", re.DOTALL)
+_UNIT = re.compile(r"\[[\d,]+ times [^\]\n]+\]|\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})|.", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -135,16 +138,16 @@ def _dumped(value: Any) -> str:
 
 
 def shown(answer: Answer, lines: int = LINES, characters: int = CHARACTERS, ascii_only: bool = False) -> list[str]:
-    """An answer as a few lines to look at: shortened in the middle, nothing invisible in it."""
+    """An answer as a few lines to look at: runs of one character told, shortened in the middle, nothing invisible in it."""
     text = as_text(answer)
     if not text:
         return ["(empty)"]
     if not text.strip():
-        inner = visible(_shorter(text, characters), ascii_only).replace("\n", "\\n")
+        inner = _shorter(visible(_runs_told(text), ascii_only).replace("\n", "\\n"), characters)
         return [f'"{inner}" (white space)']
-    text = _shorter(text, characters)
+    text = _runs_told(text)
     bare = text.rstrip("\n")
-    found = [_ends(line) for line in visible(bare, ascii_only).split("\n")]
+    found = [_ends(line) for line in _shorter(visible(bare, ascii_only), characters).split("\n")]
     found[-1] += "\\n" * min(3, len(text) - len(bare))
     if len(found) > lines >= 3:
         return [*found[: lines - 2], f"[{len(found) - lines + 1:,} lines]", found[-1]]
@@ -153,11 +156,28 @@ def shown(answer: Answer, lines: int = LINES, characters: int = CHARACTERS, asci
     return found
 
 
-def _shorter(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    tail = most // 4
-    return f"{text[: most - tail]} [{len(text) - most:,} characters] {text[-tail:]}"
+def _runs_told(text: str) -> str:
+    """The same with "[5,000 times (]" in place of as many brackets."""
+
+    def told(found: re.Match[str]) -> str:
+        one = found.group(1)
+        return f"[{len(found.group()):,} times {_escape(one) if one.isspace() else one}]"
+
+    return _RUN.sub(told, text)
+
+
+def _shorter(shown: str, most: int) -> str:
+    """Visible text without its middle; an escape counts as it is written, and is never cut."""
+    if len(shown) <= most:
+        return shown
+    units = _UNIT.findall(shown)
+    head, tail = _fitting(units, most - most // 4), _fitting(units[::-1], most // 4)
+    return f"{''.join(units[:head])} [{len(units) - head - tail:,} characters] {''.join(units[len(units) - tail :])}"
+
+
+def _fitting(units: Sequence[str], room: int) -> int:
+    """How many of the first go into that many characters."""
+    return sum(width <= room for width in itertools.accumulate(map(len, units)))
 
 
 def _ends(line: str) -> str:

@@ -12,16 +12,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
-from earnest.rewards.json import WHITESPACE, compiled_schema, parse_strict
+from earnest.rewards.json import compiled_schema, parse_strict
 from earnest.rewards.verifier import Attempt, Score, Verifier
+from earnest.rewards.written import LONGEST, MOST, READERS, Written
 from earnest.task import Message, Row
 
-LONGEST = 100_000  # characters of one call's arguments, and of a text that is searched for calls
-MOST = 64  # calls of one turn that are looked at: more is no honest answer
 NEAR = 1000  # characters of a tool's answer that cannot be read, within which any key "error" is taken for its own
-STYLES = ("hermes", "json")
+STYLES = tuple(READERS)
 _PIECE = re.compile(r""""(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?|[{}\[\]()]""", re.DOTALL)
 _IS_KEY = re.compile(r"\s*(?:\Z|:\s*+(?!(?:None|null|False|false|0)\s*[,}]))")
 
@@ -146,14 +145,30 @@ def as_messages(calls: Iterable[tuple[str, Mapping[str, Any]]], result: Any = "o
     return messages if answer is None else [*messages, {"role": "assistant", "content": answer}]
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What a turn's text says.
+
+    Attributes:
+        content: The text around the calls.
+        calls: The calls in order, those that must not be run among them, with their `problem`.
+        problems: Every problem, also of the text around the calls.
+    """
+
+    content: str
+    calls: tuple[ToolCall, ...]
+    problems: tuple[str, ...]
+
+
 def parse_calls(
-    text: str, style: Literal["hermes", "json"] = "hermes", tools: Sequence[Mapping[str, Any]] | None = None
+    text: str, style: str = "hermes", tools: Sequence[Mapping[str, Any]] | None = None
 ) -> tuple[tuple[ToolCall, ...], tuple[str, ...]]:
     """Read the tool calls that a model wrote as text.
 
-    "hermes" (also Qwen): each call is one JSON object between `<tool_call>` and `</tool_call>`; text may stand before the first one. A
-    call ends where its JSON ends, so a closing tag inside a string is a part of the string. "json": the whole text is one call, or an array
-    of calls. A call is an object with `name`, a text, and `arguments`, an object; anything else in it is refused.
+    "hermes" (also Qwen 2.5 and 3): each call is one JSON object between `<tool_call>` and `</tool_call>`; text may stand before the first
+    one. A call ends where its JSON ends, so a closing tag inside a string is a part of the string. "json": the whole text is one call, or an
+    array of calls. A call is an object with `name`, a text, and `arguments`, an object; anything else in it is refused. "llama", "qwen" (3.5
+    and later), "glm", "gemma" (4) and "lfm" are the forms of those families (see `earnest.rewards.written`).
 
     A call that must not be run is returned in its place, with its `problem`, so that the environment can answer it with an error. Nothing
     is repaired: broken arguments never become empty ones.
@@ -167,14 +182,23 @@ def parse_calls(
     Returns:
         The calls in order, and every problem, also of the text around them.
     """
+    turn = parse_turn(text, style, tools)
+    return turn.calls, turn.problems
+
+
+def parse_turn(text: str, style: str = "hermes", tools: Sequence[Mapping[str, Any]] | None = None) -> Turn:
+    """As `parse_calls`, with the text around the calls."""
     if style not in STYLES:
-        raise ValueError(f"style is 'hermes' or 'json', not {style!r}")
+        raise ValueError(f"style is one of {', '.join(map(repr, STYLES))}, not {style!r}")
     if len(text) > LONGEST:
-        return (), ("the text is too long",)
+        return Turn(text, (), ("the text is too long",))
     known = None if tools is None else _known(tools)
-    found, reasons = _blocks(text) if style == "hermes" else _values(text)
-    calls = tuple(_checked(call, known) for call in found)
-    return calls, (*(call.problem for call in calls if call.problem), *reasons)
+    found, reasons = READERS[style](text)
+    calls = tuple(_checked(_from_written(one, known), known) for one in found)
+    ends = [0, *(one.end for one in found)]
+    around = [text[end : max(end, start)] for end, start in zip(ends, [*(one.start for one in found), len(text)], strict=True)]
+    content = "\n".join(part.strip() for part in around if part.strip()) if found else text
+    return Turn(content, calls, (*(call.problem for call in calls if call.problem), *reasons))
 
 
 # What chat templates mark turns, thinking and calls with. The first kind counts without its end too: it may have been cut off. Some
@@ -273,72 +297,28 @@ def _plain(content: Any) -> Any:
     return "" if content is None else str(content)
 
 
-_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+def _from_written(written: Written, known: Mapping[str, Mapping[str, Any]] | None) -> ToolCall:
+    if written.problem:
+        return ToolCall(written.name, None, written.problem)
+    if written.typed:
+        return _call(written.name, written.arguments)
+    properties = ((known or {}).get(written.name) or {}).get("properties") or {}
+    return _call(written.name, {key: _typed(text, properties.get(key)) for key, text in written.arguments.items()})
 
 
-def _blocks(text: str) -> tuple[list[ToolCall], list[str]]:
-    """The calls between tags. A block that is broken ends at the next closing tag, for there is no other place to go on."""
-    calls: list[ToolCall] = []
-    reasons: list[str] = []
-    place = text.find(_OPEN)
-    if _CLOSE in text[: place if place >= 0 else len(text)]:
-        reasons.append("a closing tag without a call")
-    while place >= 0 and len(calls) < MOST:
-        call, end = _block(text, place + len(_OPEN))
-        calls.append(call)
-        place = text.find(_OPEN, end)
-        if text[end : place if place >= 0 else len(text)].strip(WHITESPACE):
-            reasons.append("text between calls" if place >= 0 else "text after the last call")
-    if place >= 0:
-        reasons.append(f"more than {MOST} calls")
-    return calls, reasons
+_PYTHON_NAMES = {"True": True, "False": False, "None": None}
 
 
-def _block(text: str, start: int) -> tuple[ToolCall, int]:
-    """One call, and where the text goes on after it."""
-    start += len(text[start:]) - len(text[start:].lstrip(WHITESPACE))
-    end = _value_end(text, start)
-    closed = text.find(_CLOSE, start if end is None else end)
-    after = len(text) if closed < 0 else closed + len(_CLOSE)
-    if closed < 0:
-        return ToolCall("", None, "a call that is not closed"), after
-    if end is None:
-        return ToolCall("", None, "a call that is not JSON"), after
-    if text[end:closed].strip(WHITESPACE):
-        return ToolCall("", None, "a call with text after its JSON"), after
-    return _from_text(text[start:end]), after
-
-
-def _value_end(text: str, start: int) -> int | None:
-    """Where the JSON value that starts here ends; it is read strictly afterwards."""
-    try:
-        return json.JSONDecoder().raw_decode(text, start)[1]
-    except (ValueError, RecursionError):
-        return None
-
-
-def _values(text: str) -> tuple[list[ToolCall], list[str]]:
-    """The calls of a text that is JSON and nothing else."""
+def _typed(text: str, schema: Any) -> Any:
+    """A value that was written without its type: text where the schema takes text and nothing else fits, else what its JSON says."""
+    if isinstance(schema, Mapping) and text in (schema.get("enum") or ()):
+        return text
+    kinds = schema.get("type") if isinstance(schema, Mapping) else None
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if kinds and "string" in kinds and not ("null" in kinds and text in ("null", "None")):
+        return text
     parsed = parse_strict(text, LONGEST)
-    if parsed.reason:
-        return [], [parsed.reason]
-    entries = parsed.value if isinstance(parsed.value, list) else [parsed.value]
-    return [_from_value(entry) for entry in entries[:MOST]], [f"more than {MOST} calls"] if len(entries) > MOST else []
-
-
-def _from_text(text: str) -> ToolCall:
-    parsed = parse_strict(text, LONGEST)
-    return ToolCall("", None, f"a call that is refused: {parsed.reason}") if parsed.reason else _from_value(parsed.value)
-
-
-def _from_value(value: Any) -> ToolCall:
-    if not isinstance(value, dict):
-        return ToolCall("", None, "a call that is no object")
-    if value.keys() - {"name", "arguments"}:
-        return ToolCall("", None, "a call with other keys than name and arguments")
-    if isinstance(value.get("arguments"), str):
-        return ToolCall(value["name"] if isinstance(value.get("name"), str) else "", None, "the arguments are text, not an object")
-    return _call(value.get("name"), value.get("arguments"))
+    return parsed.value if not parsed.reason else _PYTHON_NAMES.get(text, text)
 
 
 def _known(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

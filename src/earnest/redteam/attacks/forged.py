@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,16 +19,15 @@ from earnest.redteam.attacks.trajectory import (
     entries,
     final,
     foreign,
-    joined,
     repeated,
     right,
     says,
-    turns,
     with_results,
     written,
     wrong_one,
 )
 from earnest.redteam.targets import idle
+from earnest.rewards.json import parse_strict
 from earnest.task import Answer, Message
 
 
@@ -98,13 +97,17 @@ def _not_run(target: Target) -> Iterator[list[Message]]:
     if any(m.get("role") == "tool" for m in own):
         yield [m for m in own if m.get("role") != "tool"]
         yield [{**m, "tool_call_id": "another", "name": "another"} if m.get("role") == "tool" else m for m in own]
-        parts = turns(own)
-        yield joined([*part[1:], part[0]] if calls(part) else part for part in parts)  # the answer stands before the question
+
+
+def _errors(made: Sequence[Made]) -> Sequence[Any]:
+    """Errors as these tools would tell of them: one that always answers with an object does not fall into prose."""
+    objects = all(isinstance(parse_strict(c.result).value if isinstance(c.result, str) else c.result, Mapping) for c in made)
+    return [content for content in ERRORS if content.startswith("{") or not objects] if made else ()
 
 
 def _failed(target: Target) -> Iterator[list[Message]]:
     own = right(target)
-    for content in ERRORS if calls(own) else ():
+    for content in _errors(calls(own)):
         yield with_results(own, content)
     answers = [n for n, m in enumerate(own) if m.get("role") == "tool"]
     for number in answers[:MOST] if len(answers) > 1 else ():

@@ -21,9 +21,16 @@ def _wraps(*templates: str) -> Callable[[Target], Iterator[str]]:
         if target.form.wrapped and not any(_wrapping_in(target, core) for core in cores.values()):
             wrapped = {name.capitalize(): wrap_bare(target.form, core) for name, core in cores.items()}
             for text in templates:
-                yield Template(text).substitute(cores | wrapped)
+                if "$Wrong$Right" not in text or _ends_itself(target):
+                    yield Template(text).substitute(cores | wrapped)
 
     return build
+
+
+def _ends_itself(target: Target) -> bool:
+    """Whether one answer can stand directly behind another: behind a closing tag, but not behind a bare word."""
+    before, after = bare(target.form)
+    return not (after or "x")[-1].isalnum() or not (before or "x")[0].isalnum()
 
 
 def _wrapping_in(target: Target, core: str) -> bool:
@@ -167,8 +174,7 @@ ATTACKS = (
         _denied,
         "An answer that is denied or quoted is paid because it stands in the required form.",
         "Demand one answer in the required form, and nothing behind it.",
-        "reported of public rewards",
-        "certain",
+        "reported of public rewards",  # by a contract that reads nothing but the marks, what stands in them is asserted all the same
         kinds=CHEAP,
     ),
     _attack(

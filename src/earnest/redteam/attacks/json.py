@@ -40,21 +40,31 @@ def _around(*templates: str) -> Callable[[Target], Iterator[str]]:
     return build
 
 
-def _duplicates(target: Target) -> Iterator[str]:
+def _duplicates(target: Target) -> Iterator[Try]:
+    """A field given twice; the control has it once, wrong: a decoder that keeps the wrong one owes the rest of the object no less."""
     value = target.form.value
     if not fields(target):
         return
     pairs = [(name, dumped(one)) for name, one in value.items()]
     main = fields(target)[0]
     wrong = (main, dumped(another(target, main)))
-    yield written(target, [wrong, *pairs])
-    yield written(target, [*pairs, wrong])
-    yield target.form.wrap(written_escaped(pairs, wrong))
+    control = target.form.change(**{main: another(target, main)})
+    yield matched(written(target, [wrong, *pairs]), control)
+    yield matched(written(target, [*pairs, wrong]), control)
+    yield matched(target.form.wrap(written_escaped(pairs, wrong)), control)
     for name, one in value.items():
         if isinstance(one, dict) and one:
             key = next(iter(one))
             inner = ", ".join(f"{dumped(k)}: {dumped(v)}" for k, v in [(key, None), *one.items()])
-            yield with_raw(target, value, {name: "{" + inner + "}"})
+            yield matched(with_raw(target, value, {name: "{" + inner + "}"}), target.form.change(**{name: {**one, key: None}}))
+
+
+def _counted_again(target: Target) -> Iterator[str]:
+    """One field over and over, alone and in front of the others: what adds up pairs pays it each time."""
+    for name in fields(target)[:2]:
+        pair = (name, dumped(target.form.value[name]))
+        yield written(target, [pair] * 3 * len(target.form.value))
+        yield written(target, [pair] * 40 + [(other, dumped(one)) for other, one in target.form.value.items()])
 
 
 def written_escaped(pairs: list[tuple[str, str]], extra: tuple[str, str]) -> str:
@@ -251,6 +261,13 @@ ATTACKS = (
         "A field is given twice, right and wrong, and the decoder keeps the one it likes.",
         _HOOKS,
         "Python's `json.loads`, run",
+    ),
+    _attack(
+        "counted_again",
+        _counted_again,
+        "A field given many times is paid each time.",
+        _HOOKS,
+        "pairs that are added up",
     ),
     _attack(
         "not_finite",

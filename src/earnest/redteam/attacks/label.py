@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import chain
 
 from earnest.redteam.attack import Attack, Build, Kind, Target, Try
+from earnest.redteam.attacks.nowork import NEARLY
 from earnest.redteam.attacks.phrases import ABSTAINING, ANOTHER, DENIED, HEDGED, HYPOTHETICAL, ODDS, QUOTED, TWO
 from earnest.redteam.attacks.slots import Slot, fold, several_at_once, slot_of
 
@@ -122,10 +123,10 @@ def _finals(target: Target, slot: Slot) -> Iterator[Try]:
         return
     pairs = ((slot.wrong, slot.gold), (slot.gold, slot.wrong))
     texts = [f"Final answer: {one}\nFinal answer: {two}" for one, two in pairs]
-    yield from map(Try, texts) if target.form.wrapped == "words" else slot.fill(texts)
+    yield from (Try(text, fair=slot.fair(text)) for text in texts) if target.form.wrapped == "words" else slot.fill(texts)
     if target.form.kind != "json" and target.form.wrapped:
         for one, two in pairs:
-            yield Try(f"{target.form.wrap(one)}\n{target.form.wrap(two)}")
+            yield Try(f"{target.form.wrap(one)}\n{target.form.wrap(two)}", fair=NEARLY if slot.graded else 0.0)
 
 
 def _thought(target: Target, slot: Slot) -> Iterator[Try]:
@@ -138,13 +139,14 @@ def _thought(target: Target, slot: Slot) -> Iterator[Try]:
         "*({gold})*\n",
     ):
         if not slot.named_in(thought.replace("{gold}", " ")):
-            yield Try(thought.replace("{gold}", slot.gold) + target.form.wrap(slot.wrong))
+            said = thought.replace("{gold}", slot.gold)
+            yield Try(said + target.form.wrap(slot.wrong), fair=slot.fair(said + slot.wrong))
 
 
 def _only_thought(target: Target, slot: Slot) -> Iterator[Try]:
     if target.form.kind != "json":
-        yield Try(f"<think>The answer is {slot.gold}.</think>")
-        yield Try(f"<think>{slot.gold}</think>\n" + target.form.wrap(""))
+        for said, behind in ((f"<think>The answer is {slot.gold}.</think>", ""), (f"<think>{slot.gold}</think>\n", target.form.wrap(""))):
+            yield Try(said + behind, fair=slot.fair(said))
 
 
 def _disguised(target: Target, slot: Slot) -> Iterator[Try]:
@@ -167,7 +169,7 @@ def _sure(target: Target) -> Iterator[Try]:
 
 def _prompt_in_form(target: Target, slot: Slot) -> Iterator[Try]:
     if target.form.kind != "json" and len(target.prompt) > 2 * len(slot.gold):
-        yield Try(target.form.wrap(target.prompt))
+        yield Try(target.form.wrap(target.prompt), fair=slot.fair(target.prompt))
 
 
 def _many_options(target: Target) -> Iterable[Try]:

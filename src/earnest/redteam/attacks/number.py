@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from earnest.redteam.attack import Attack, Build, Kind, Target, Try
@@ -20,6 +21,7 @@ KINDS: frozenset[Kind] = frozenset({"number", "math", "json"})
 NUMBERS: frozenset[Kind] = frozenset({"number", "math"})
 
 _EXPRESSION = re.compile(r"(?<![\w.])\(?\d[\d.,]*(?:\s*(?:[-+*/×÷^−]|\*\*|\\times|\\cdot)\s*\(?-?\d[\d.,]*\)?)+")
+CLIFF = 0.6  # of the way from wrong to right: between a number and one twice as far off, no kind of closeness falls by more
 TWO_NUMBERS = tuple(template for template in (*TWO, *HEDGED) if "/" not in template)  # 42/1 is 42
 
 
@@ -38,6 +40,32 @@ def valued(build: Callable[[Slot, Numeral], Iterable[str]], *, same: bool = Fals
                 yield from slot.fill([core])
 
     return built
+
+
+def fairly(build: Build) -> Build:
+    """Numbers may be paid for closeness: each that is none of the gold's but stands near it gets one that stands nearer as its control."""
+
+    def built(target: Target) -> Iterator[Try]:
+        slot = slot_of(target)
+        gold = numeral_of(slot.gold) if slot else None
+        for made in build(target):
+            number = numeral_of(str(made.answer).removeprefix(target.form.before).removesuffix(target.form.after))
+            if slot and gold and number and made.control is None and (nearer := _nearer(gold, number)):
+                made = replace(made, control=slot.puts[0](nearer).answer)
+            yield made
+
+    return built
+
+
+def _nearer(gold: Numeral, number: Numeral) -> str:
+    """A number a little nearer to the gold than another, on the same side, with neither's digits in the other's; "" where there is none."""
+    off, own = number.value - gold.value, decimal(abs(gold.value))
+    for part in range(1, 10):
+        value = gold.value + off * Fraction(100 - part, 100)
+        text = decimal(abs(Fraction(round(value)) if abs(off) >= 10 else value))
+        if own not in text and text not in own and text[::-1] != own and abs(Fraction(text)) != abs(number.value):
+            return f"{'-' if value < 0 else ''}{text}"
+    return ""
 
 
 def _enumerate(slot: Slot, gold: Numeral) -> Iterator[str]:
@@ -77,15 +105,23 @@ def _nan(slot: Slot, gold: Numeral) -> Iterator[str]:
     yield from ("nan", "NaN", "-nan", "inf", "-inf", "Infinity", "1e999", "-1e999", "\\infty", "1/0", "0/0")
 
 
-def _near(slot: Slot, gold: Numeral) -> Iterator[str]:
-    value = gold.value
-    for factor in ("1.05", "0.95", "1.01", "0.99", "1.001"):
-        yield gold.like(value * Fraction(factor))
-    if value.denominator == 1:
-        yield from (gold.like(value + off) for off in (1, -1, Fraction(9, 10), Fraction(4, 10), Fraction(1, 100), Fraction(1, 10**5)))
-    else:
-        yield from (gold.like(round(value)), gold.like(int(value)), gold.like(round(value, 1)), gold.like(value + Fraction(1, 1000)))
-    yield from (gold.like(value * 2), gold.like(value * 10), gold.like(value / 10))
+def _near(target: Target) -> Iterator[Try]:
+    """Numbers that are off, each with one twice as far off: a tolerance ends somewhere between two of them, closeness falls by a little."""
+    slot = slot_of(target)
+    gold = numeral_of(slot.gold) if slot else None
+    if slot is None or gold is None:
+        return
+    golds = [n.value for n in map(numeral_of, (slot.gold, *slot.accepted)) if n]
+    whole = gold.value.denominator == 1
+    tens = [Fraction(10) ** i for i in range(-5, 3)]
+    offs = [n * ten for ten in tens for n in (1, 2, 5)] if whole else [gold.value * n * ten for ten in tens[:-2] for n in (1, 2, 5)]
+    offs += [Fraction(9, 10), Fraction(4, 10)] if whole else [round(gold.value) - gold.value, round(gold.value, 1) - gold.value]
+    offs += [gold.value * Fraction(part) for part in ("0.01", "0.05", "1", "9", "-0.9")]
+    for off in dict.fromkeys(off for off in offs if abs(off) <= 10 * abs(gold.value)):
+        for near, further in ((gold.value + off, gold.value + 2 * off), (gold.value - off, gold.value - 2 * off)):
+            if near not in golds and further not in golds:
+                made, control = slot.puts[0](gold.like(near)), slot.puts[0](gold.like(further))
+                yield Try(made.answer, control.answer, fair=CLIFF)
 
 
 def _units(slot: Slot, gold: Numeral) -> Iterator[str]:
@@ -217,7 +253,7 @@ ATTACKS = (
     Attack(
         "num.inside",
         "number",
-        valued(_inside),
+        fairly(valued(_inside)),
         "Another number is paid, because the right digits stand in it: 142 for 42.",
         "Compare values, not digits.",
         "reward-doctor's substring check",
@@ -298,7 +334,7 @@ ATTACKS = (
     Attack(
         "num.near",
         "number",
-        valued(_near),
+        _near,
         "A number that is nearly right is paid: the tolerance is too wide, or the answer is rounded before it is compared.",
         "Compare exactly, or with a tolerance that suits the size of the right answer.",
         "envdoctor",
@@ -318,7 +354,7 @@ ATTACKS = (
     Attack(
         "num.percent",
         "number",
-        valued(_percent, same=True),
+        fairly(valued(_percent, same=True)),
         "A share and its percentage are taken for each other.",
         "Declare whether the answer counts per cent, and compare values.",
         "constructed",

@@ -8,12 +8,15 @@ object with an honest wrong value.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from earnest.redteam.attack import Target, Try
+from earnest.redteam.attacks.nowork import NEARLY
 from earnest.redteam.attacks.numerals import numeral_of
+from earnest.redteam.findings import SLACK
 from earnest.redteam.form import prompt_text
 
 SHORT = 80  # characters of the longest answer that counts as short
@@ -32,6 +35,7 @@ class Slot:
         accepted: Further golds of the row.
         puts: Ways to write something there, the task's own first.
         one_line: Whether a line break would end the answer in the task's own way of writing, so that only its first line would be asserted.
+        graded: Whether a part of the gold may be paid in part: free text, and lists of labels.
     """
 
     gold: str
@@ -40,6 +44,11 @@ class Slot:
     accepted: tuple[str, ...]
     puts: tuple[Callable[[str], Try], ...]
     one_line: bool = False
+    graded: bool = False
+
+    def fair(self, text: str) -> float:
+        """How much of the way to right a text may earn for what it shares with a gold, where likeness may be paid."""
+        return max(likeness(text, gold) for gold in (self.gold, *self.accepted)) if self.graded else 0.0
 
     def fill(self, cores: Iterable[str]) -> Iterator[Try]:
         """Each of the texts in the task's own way, and some of them bare too, those aside that are a gold of the row."""
@@ -47,10 +56,8 @@ class Slot:
         for index, core in enumerate(dict.fromkeys(cores)):
             if fold(core) not in golds:
                 broken = self.one_line and "\n" in core
-                if not broken:
-                    yield self.puts[0](core)
-                if self.one_line or index % BARE == 0:
-                    yield from (put(core) for put in self.puts[1:])
+                puts = [*([] if broken else self.puts[:1]), *(self.puts[1:] if self.one_line or index % BARE == 0 else ())]
+                yield from (replace(put(core), fair=self.fair(core)) for put in puts)
 
     def said(self, templates: Iterable[str]) -> Iterator[Try]:
         """Sentences with {gold} and {wrong} in them, those aside whose own words name the gold, and so might assert it."""
@@ -70,6 +77,13 @@ class Slot:
         )
 
 
+def likeness(text: str, gold: str) -> float:
+    """What F1 over words would pay a text, and a little more: rewards for free text pay it and mean to."""
+    words, golden = (Counter(re.findall(r"\w+", one.casefold())) for one in (text, gold))
+    shared = sum((words & golden).values())
+    return min(NEARLY, 2 * shared / (words.total() + golden.total()) + SLACK) if shared else 0.0
+
+
 def fold(text: str) -> str:
     """A text without what seldom counts: case and white space."""
     return " ".join(text.casefold().split())
@@ -87,7 +101,8 @@ def slot_of(target: Target) -> Slot | None:
     if target.form.wrapped:
         puts.append(Try)
     one_line = target.form.wrapped in ("words", "hashes")
-    return Slot(gold, _wrong(options, target.accepted), options[:MOST], tuple(target.accepted), tuple(puts), one_line)
+    slot = Slot(gold, _wrong(options, target.accepted), options[:MOST], tuple(target.accepted), tuple(puts), one_line)
+    return replace(slot, graded=target.form.kind == "text" or several_at_once(target, slot))
 
 
 def _field(target: Target) -> Slot | None:
@@ -104,7 +119,8 @@ def _field(target: Target) -> Slot | None:
     numeric = not isinstance(gold, str)
     control = target.form.change(**{field: typed(wrong) if numeric else wrong})
     put = lambda core: Try(target.form.change(**{field: typed(core) if numeric else core}), control)  # noqa: E731
-    return Slot(str(gold), wrong, options[:MOST], tuple(target.accepted), (put,))
+    graded = isinstance(gold, str) and not target.labels and " " in gold
+    return Slot(str(gold), wrong, options[:MOST], tuple(target.accepted), (put,), graded=graded)
 
 
 def typed(text: str) -> Any:

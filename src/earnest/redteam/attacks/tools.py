@@ -31,6 +31,7 @@ PARTIAL = 0.8  # of the way from wrong to right: what partial credit may pay, at
 WASTE = 0.98  # what may be left of full marks for a right trajectory with waste in it: each needless call has a price, if a small one
 MOST = 6  # places of one trajectory that are tried
 FEW, MANY = 5, 20
+SENTENCE = 6  # words from which on an argument is a text somebody reads, such as a note
 ERRORS: tuple[Any, ...] = ('{"error": "not found"}', "{'error': 'permission denied'}", "Error: the call failed; nothing was done.")
 
 
@@ -178,13 +179,19 @@ def _another(value: Any) -> Any:
     return value + 1117 if isinstance(value, (int, float)) else "nothing at all"
 
 
+def _sentence(value: Any) -> bool:
+    return isinstance(value, str) and len(value.split()) >= SENTENCE
+
+
 def _argument_types(target: Target) -> Iterator[list[Message]]:
     own = right(target)
     places = [(call, key) for call in calls(own) for key in call.arguments]
     for call, key in places[:MOST]:
         value = call.arguments[key]
         others = [c.arguments[key] for c in foreign(target) if c.name == call.name and key in c.arguments]
-        for new in (None, [value], {"value": value}, f"not {value}", [value, *others], " or ".join(map(str, [value, *others, "none"])), ""):
+        # a sentence is no value: several in a row, or one with a word before it, may still say the right thing
+        texts = () if _sentence(value) else (f"not {value}", " or ".join(map(str, [value, *others, "none"])))
+        for new in (None, [value], {"value": value}, *texts, [value, *others], ""):
             yield changed(own, call, arguments={**call.arguments, key: new})
         if isinstance(value, int):
             yield changed(own, call, arguments={**call.arguments, key: str(value)})

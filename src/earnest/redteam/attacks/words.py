@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
+from earnest.redteam.attacks.slots import likeness
 
 KINDS: frozenset[Kind] = frozenset({"text"})
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
@@ -24,6 +25,12 @@ COMMON = tuple(_COMMON.split())
 def words_of(text: str) -> list[str]:
     """The words of a text, in order."""
     return _WORD.findall(text)
+
+
+def _alike(target: Target, text: str) -> Try:
+    """A text in the wrapping, which may earn what it shares with a gold: F1 pays that and means to."""
+    golds = (target.form.core, *target.accepted)
+    return Try(target.form.wrap(text), fair=max(likeness(text, gold) for gold in golds) if target.form.kind == "text" else 0.0)
 
 
 def _salad(target: Target) -> Iterator[Try]:
@@ -41,7 +48,7 @@ def _part(target: Target) -> Iterator[Try]:
     words = target.form.core.split()
     if len(words) >= 6:
         for text in (words[: len(words) // 2], words[len(words) // 2 :], words[::2], words[:2]):
-            yield Try(target.form.wrap(" ".join(text)))
+            yield _alike(target, " ".join(text))
 
 
 def _common(target: Target) -> Iterator[Try]:
@@ -49,7 +56,7 @@ def _common(target: Target) -> Iterator[Try]:
     letters = [letter for letter, _ in Counter(c for c in core if c.isalpha()).most_common(2)]
     for text in (" ".join(COMMON), "the", "a", " ".join(COMMON * 20), *letters, "abcdefghijklmnopqrstuvwxyz " * 3):
         if text.strip() not in (core, *(gold.lower() for gold in target.accepted)):
-            yield Try(target.form.wrap(text))
+            yield _alike(target, text)
 
 
 def _taken_back(target: Target) -> Iterator[Try]:
@@ -75,7 +82,7 @@ def _padded(target: Target) -> Iterator[Try]:
         f"{core} {' '.join(COMMON * 8)}",
     ):
         if text:
-            yield Try(target.form.wrap(text))
+            yield _alike(target, text)
 
 
 def _prompt(target: Target) -> Iterator[Try]:
@@ -83,8 +90,9 @@ def _prompt(target: Target) -> Iterator[Try]:
     words = words_of(target.prompt)
     if len(words) >= 12:
         ordered = sorted(set(words), key=str.lower)
-        yield from (Try(text) for text in (" ".join(ordered), " ".join(words[::-1])))
-        yield Try(target.form.wrap(" ".join(ordered)))
+        for text in (" ".join(ordered), " ".join(words[::-1])):
+            yield Try(text, fair=_alike(target, text).fair)
+        yield _alike(target, " ".join(ordered))
 
 
 WHOLE = "Judge what the text says: compare facts that can be found in a fixed form, and pay nothing for words alone."

@@ -17,7 +17,10 @@ DOCS = Path(__file__).parent.parent / "docs"
 EXAMPLES = DOCS / "examples" / "redteam"
 TEXT = (DOCS / "redteam.md").read_text(encoding="utf-8")
 STEPS = re.findall(r"```console\n\$ earnest redteam docs/examples/redteam/(\w+\.py)\n(.*?)```", TEXT, re.DOTALL)
-FINDING = r"✗ ([A-Z][a-z ]+): [^✗]*?by +(\S+) against[^✗]*?answer +(\S[^\n]*)\n    at +tickets.jsonl:(\d+)[^✗]*?earned +([\d.]+), [^✗]*? earns ([\d.]+)"
+FINDING = (
+    r"✗ ([A-Z][a-z ]+): [^✗]*?by +(\S+) against[^✗]*?answer +(\S[^\n]*)\n    at +tickets.jsonl:(\d+)"
+    r"[^✗]*?earned +([\d.]+), [^✗]*? earns ([\d.]+)"
+)
 BROKEN = [pytest.param(file, output, id=file) for file, output in STEPS[:-1]]
 SHOWN = [pytest.param(file, *shown, id=f"{file} {shown[1]}") for file, output in STEPS for shown in re.findall(FINDING, output)]
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 CATEGORIES = ("billing", "bug", "account", "refund", "other")
 ROWS = Path(__file__).with_name("tickets.jsonl")
-ASKED = f'Sort the ticket. Answer with one JSON object and nothing else: {{"category": one of {", ".join(CATEGORIES)}, "urgent": true or false}}'
+FORM = f'{{"category": one of {", ".join(CATEGORIES)}, "urgent": true or false}}'
+ASKED = f"Sort the ticket. Answer with one JSON object and nothing else: {FORM}"
 
 
 def prompt(row):

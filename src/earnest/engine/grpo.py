@@ -10,6 +10,7 @@ k3 (Schulman, "Approximating KL Divergence").
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -95,6 +96,37 @@ def advantages(rewards: np.ndarray, scale_rewards: ScaleRewards = "group") -> np
     return centred
 
 
+def turn_advantages(
+    rewards: np.ndarray, turns: Sequence[Sequence[float]], discount: float, scale_rewards: ScaleRewards
+) -> list[np.ndarray]:
+    """Advantages of each turn, where a turn may earn something of its own.
+
+    The return of turn k is what the turns from k on earned, each further one discounted once more, plus the attempt's own reward; the
+    advantage of a turn is that of its return among the group's rollouts that have such a turn, as `advantages` forms it. Without rewards of
+    turns it is the attempt's own advantage at every turn that all of a group have. After "Reinforcing Multi-Turn Reasoning in LLM Agents via
+    Turn-Level Reward Design", arXiv:2505.11821, with returns in place of a fixed weight.
+
+    Args:
+        rewards: float64 [P, G] of the attempts, NaN where there is no verdict.
+        turns: What each turn earned, of P * G rollouts, group after group; at least one turn each.
+        discount: Between 0 and 1.
+        scale_rewards: What to divide by.
+
+    Returns:
+        Of each rollout, float64 [its turns].
+    """
+    groups, size = rewards.shape
+    most = max(len(own) for own in turns)
+    returns = np.full((groups * size, most), np.nan)
+    for row, own in enumerate(turns):
+        ahead = 0.0
+        for k in range(len(own) - 1, -1, -1):
+            ahead = own[k] + discount * ahead
+            returns[row, k] = ahead + rewards.ravel()[row]
+    by_turn = [advantages(returns[:, k].reshape(groups, size), scale_rewards).ravel() for k in range(most)]
+    return [np.array([by_turn[k][row] for k in range(len(own))]) for row, own in enumerate(turns)]
+
+
 def std_of(values: np.ndarray) -> float:
     """Bessel-corrected standard deviation of the values that are no NaN; 0 for fewer than two."""
     known = values[~np.isnan(values)]
@@ -136,7 +168,7 @@ def token_loss(
     Args:
         logp: [N, T], with gradient.
         old_logp: [N, T], of the policy that sampled.
-        advantage: [N].
+        advantage: [N], or [N, T] where each turn has its own.
         mask: bool [N, T].
         config: The loss.
         ref_logp: [N, T], of the reference; needed when beta is not 0.
@@ -146,7 +178,7 @@ def token_loss(
     """
     logp = torch.where(mask, logp, 0.0)
     ratio = log_ratio(logp, old_logp, mask, config.importance_sampling_level).exp()
-    a = advantage[:, None].to(logp.dtype)
+    a = _by_token(advantage).to(logp.dtype)
     if config.loss_type == "cispo":
         loss = -ratio.detach().clamp(max=config.upper) * a * logp
     else:
@@ -158,6 +190,10 @@ def token_loss(
         kl = kl_k3(logp, torch.where(mask, ref_logp, 0.0))
         loss = loss + config.beta * (kl * ratio if config.use_bias_correction_kl else kl)
     return torch.where(mask, loss, 0.0)
+
+
+def _by_token(advantage: torch.Tensor) -> torch.Tensor:
+    return advantage if advantage.ndim == 2 else advantage[:, None]
 
 
 def reduce(loss: torch.Tensor, mask: torch.Tensor, config: LossConfig, rollouts: int, tokens: int) -> torch.Tensor:
@@ -207,7 +243,7 @@ class ClipCounts:
 def clip_counts(logp: torch.Tensor, old_logp: torch.Tensor, advantage: torch.Tensor, mask: torch.Tensor, config: LossConfig) -> ClipCounts:
     """How many trained tokens were clipped below (negative advantage) and above (positive)."""
     ratio = log_ratio(logp.detach(), old_logp, mask, config.importance_sampling_level).exp()
-    sign = advantage[:, None]
+    sign = _by_token(advantage)
     if config.loss_type == "cispo":
         low = torch.zeros_like(mask)
         high = (ratio > config.upper) & (sign > 0) & mask

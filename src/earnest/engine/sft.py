@@ -16,9 +16,9 @@ import torch
 from earnest import text
 from earnest.config import Schedule, SftConfig
 from earnest.engine.policy import Policy, Trajectory, packs_of
+from earnest.engine.rollouts import Prompt
 from earnest.engine.turns import dialect_of
 from earnest.environment import acted
-from earnest.engine.rollouts import Prompt
 from earnest.errors import UserError
 from earnest.rundir import append_jsonl
 from earnest.task import Task

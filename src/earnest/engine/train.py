@@ -28,6 +28,7 @@ from earnest.engine.rollouts import CANARIES, Batch, Prompt, answer, ask_canarie
 from earnest.engine.sampler import Sampling
 from earnest.engine.sft import make_optimizer, shuffled, update
 from earnest.engine.tree import PrefixTree
+from earnest.engine.turns import acting_metrics
 from earnest.errors import UserError
 from earnest.rundir import append_jsonl
 from earnest.task import Task
@@ -316,7 +317,13 @@ def _metrics(batch: Batch, used: np.ndarray, config: TrainConfig) -> dict[str, f
     correct = np.array([v.correct for v in batch.verdicts]).reshape(rewards.shape)
     right, wrong = dead & correct.all(axis=1), dead & ~correct.any(axis=1)
     formed = [v.well_formed for v in batch.verdicts if v.well_formed is not None]
-    row: dict[str, float | None] = {**batch.scores.metrics, "reward": mean_of(rewards), "reward_std": grpo.std_of(rewards)}
+    acting = [one.rollout for group in batch.samples for one in group if one.rollout is not None]
+    row: dict[str, float | None] = {
+        **batch.scores.metrics,
+        **(acting_metrics(acting) if acting else {}),
+        "reward": mean_of(rewards),
+        "reward_std": grpo.std_of(rewards),
+    }
     for index, name in enumerate(batch.scores.names):
         row[f"rewards/{name}/mean"] = mean_of(batch.scores.values[:, index])
         row[f"rewards/{name}/std"] = grpo.std_of(batch.scores.values[:, index])

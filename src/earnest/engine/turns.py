@@ -7,6 +7,7 @@ sampled in, and rollouts with the same history stand on the same node of the pre
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -177,3 +178,35 @@ def _said(loaded: Loaded, dialect: Dialect, rollout: Rollout, turn: Completion, 
     rollout.episode.messages.append(message)
     numbered = message.get("tool_calls") or ()
     return [replace(call, id=entry.get("id", "")) for call, entry in zip(parsed.calls, numbered, strict=False)] or parsed.calls
+
+
+def acting_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """What a step's rollouts did with their tools.
+
+    `tools/call_frequency` and `tools/failure_frequency` are TRL's: calls a rollout, and the share of calls that failed. Of the rest,
+    `malformed`, `hung` and `repeated` are shares of calls, `echo` is the share of rollouts whose model text another rollout of the step
+    has word for word, and `ended/...` says why rollouts ended. `turns/<k>_length` is the mean number of tokens of turn k, over the
+    rollouts that have one.
+    """
+    count, calls = len(rollouts), sum(r.episode.counts.calls for r in rollouts)
+    said = Counter(_own_text(r) for r in rollouts)
+    row = {
+        "tools/call_frequency": calls / count,
+        "turns/mean": sum(len(r.lengths) for r in rollouts) / count,
+        "turns/max": float(max(len(r.lengths) for r in rollouts)),
+        "tokens/given": sum(len(r.ids) - sum(r.lengths) for r in rollouts) / count,
+        "echo": sum(said[_own_text(r)] > 1 for r in rollouts) / count,
+    }
+    for name, kind in (("failure_frequency", "failed"), ("malformed", "malformed"), ("hung", "hung"), ("repeated", "repeated")):
+        row[f"tools/{name}"] = sum(getattr(r.episode.counts, kind) for r in rollouts) / calls if calls else 0.0
+    for why in (ANSWERED, DONE, TURNS, CALLS, TOKENS):
+        row[f"ended/{why.replace(' ', '_')}"] = sum(r.ended == why for r in rollouts) / count
+    for turn in range(max(len(r.lengths) for r in rollouts)):
+        lengths = [r.lengths[turn] for r in rollouts if len(r.lengths) > turn]
+        row[f"turns/{turn + 1}_length"] = sum(lengths) / len(lengths)
+    return row
+
+
+def _own_text(rollout: Rollout) -> tuple[int, ...]:
+    """All tokens of the model's own."""
+    return tuple(token for token, own in zip(rollout.ids, rollout.own, strict=True) if own)

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+# Kinds of values that a function is tried on, see `inputs`.
+nat = pos = year = int
+word = letter = sentence = numeral = brackets = str
+ints = sorted_ints = maybe_ints = list[int]
+table = maybe_dict = dict[str, int]
+span = tuple[int, int]
+
 
 def clamp(value: int, low: int, high: int):
     if low > high:

@@ -42,7 +42,7 @@ class Thing:
 
 TEXTS = {
     "town": "{name} is a town of {people} people on the river {river}.",
-    "river": "The river {name} is {km} km long and falls {metres} m.",
+    "river": "The river {name} is {km} km long.",
     "bridge": "The {name} Bridge, open since {year}, is {metres} m long. It stands in {town}.",
     "works": "The {name} Works in {town} began in {year} and has {staff} workers.",
     "product": "The {name} is a {good} of {grams} g, made by the {works} Works.",
@@ -128,7 +128,7 @@ def names(rng: random.Random) -> Iterator[str]:
 
 def world(towns: int, name: Iterator[str], number: Iterator[int], year: Iterator[int], rng: random.Random) -> list[Thing]:
     """Rivers, towns, bridges, works and products of one split. Each bridge and works stands in a town of its own."""
-    rivers = [Thing("river", next(name), {"km": next(number), "metres": next(number)}) for _ in range(towns // 2)]
+    rivers = [Thing("river", next(name), {"km": next(number)}) for _ in range(towns // 2)]
     places = [Thing("town", next(name), {"people": next(number), "river": rng.choice(rivers).name}) for _ in range(towns)]
 
     def shuffled(things: list[Thing]) -> list[Thing]:

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install demo full test lint format bench bench-quick bench-rewards clean
+.PHONY: help install demo full test lint format bench bench-quick bench-rewards bench-redteam clean
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make test    the test suite"
 	@echo "make bench   measure against TRL's GRPOTrainer (most of an hour); make bench-quick in ten minutes"
 	@echo "make bench-rewards    verifications a second, beside other libraries' (two minutes)"
+	@echo "make bench-redteam    the red team beside other tools, on rewards known to be broken or sound (ten minutes)"
 	@echo "make lint    style and formatting"
 	@echo "make format  put the formatting right"
 	@echo "make clean   remove the virtual environment"
@@ -50,6 +51,10 @@ bench-quick: $(VENV)/dev.stamp
 
 bench-rewards: $(VENV)/dev.stamp
 	$(BIN)/python bench/rewards.py
+
+bench-redteam: $(VENV)/dev.stamp
+	$(PIP) install --no-deps --upgrade --target $(VENV)/redteam-tools reward-doctor==0.2.0 rl-envdoctor==0.1.0 gradecheck==0.1.0
+	$(BIN)/python bench/redteam.py --tools $(VENV)/redteam-tools
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

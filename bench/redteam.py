@@ -152,7 +152,7 @@ def envdoctor(specimen: Specimen) -> list[str]:
     bench = bench_of(specimen)
     rows = [Row(id=str(i), prompt=prompt_text(case), answer=bench.answer(i)) for i, case in enumerate(bench.cases)]
     target = FunctionTarget(lambda completion, case: bench.pay(completion, int(case.id)), rows, name=specimen.name)
-    report = run_checks(scan(target, n_cases=len(rows), score_timeout=2.0))
+    report = run_checks(scan(target, n_cases=len(rows), score_timeout=PATIENCE[specimen.expect == "clean"]))
     faults = {"grader_crash", "invalid_reward", "slow_grader", "nondeterministic_reward"}
     found = [f for f in report.findings if f.severity in ("medium", "high", "critical")]
     if isinstance(bench.cases[0].oracle, list):  # another digit somewhere in a trajectory makes it no wrong one

@@ -13,7 +13,7 @@ LEVELS = (  # a module may import from its own line and from those above it
     ("task", "config"),
     ("text", "rows", "score", "rundir"),
     ("sandbox",),
-    ("rewards", "environment", "evidence", "check", "trackers", "canaries"),
+    ("rewards", "environment", "tools", "evidence", "check", "trackers", "canaries"),
     ("redteam",),
     ("engine",),
     ("lab",),

@@ -341,6 +341,22 @@ def test_a_form_that_is_given_is_taken(tmp_path):
         task_of(where, rows, form="no hole")
 
 
+def test_a_function_that_names_a_nested_column_gets_it_whole(tmp_path):
+    rows = [{"question": "?", "gold": {"city": city, "sure": True}} for city in CITIES]
+    where, file = project(tmp_path, "def reward(response, gold):\n    return float(response == gold['city'])\n", rows)
+    task = task_of(where, file, gold="gold.city")
+    assert task.oracle(load_rows(task).split("train")[0]) == CITIES[0]
+
+
+def test_rows_without_a_right_answer_are_left_aside(tmp_path):
+    rows = [{"question": f"{i}?", "answer": city if i % 2 else None} for i, city in enumerate(CITIES * 2)]
+    where, file = project(tmp_path, "def reward(response, answer):\n    return float(response == answer)\n", rows)
+    task = task_of(where, file)
+    assert [task.oracle(row) == (row["answer"] or "") for _, row in load_rows(task).everything()] == [True] * len(rows)
+    report = audited(task)
+    assert report.rows[1] == len(rows) // 2 and not report.exploitable
+
+
 def test_several_right_answers_are_all_accepted(tmp_path):
     rows = [{"question": "?", "answers": [city, city.upper()]} for city in CITIES]
     source = "def reward(response, answers):\n    return float(response in answers)\n"

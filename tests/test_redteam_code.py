@@ -270,6 +270,46 @@ def test_leaving_early_is_not_called_a_forged_report():
     assert {f.attack for f in found if f.kind == "exploit"} == {"code.os_exit"}
 
 
+PROGRAMS = [
+    {"say": say, "solution": f"import sys\nxs = list(map(int, sys.stdin.read().split()))\nprint({what})", "tests": tests}
+    for say, what, tests in (
+        ("their sum", "sum(xs)", [{"stdin": "1 2\n", "stdout": "3"}, {"stdin": "4 4\n", "stdout": "8"}]),
+        ("the largest", "max(xs)", [{"stdin": "7 2\n", "stdout": "7"}, {"stdin": "1 5\n", "stdout": "5"}]),
+    )
+]
+
+
+def wrote(source, test):
+    return alone(source, test["stdin"], text=True).stdout.strip()
+
+
+def prints(passes):
+    """The task of programs, with a rule for what one earns on a row's tests."""
+
+    def reward(completions, tests, **_):
+        return [float(passes(c[0]["content"], t)) for c, t in zip(completions, tests, strict=True)]
+
+    def prompt(row):
+        shown = row["tests"][0]
+        return [{"role": "user", "content": f"Read numbers and print {row['say']}. For {shown['stdin']}it is {shown['stdout']}."}]
+
+    check = lambda text, row: all(wrote(text, test) == test["stdout"] for test in row["tests"])  # noqa: E731
+    return Task(rows=PROGRAMS, prompt=prompt, rewards=[reward], check=check, oracle=lambda row: row["solution"])
+
+
+@pytest.mark.parametrize(("seen", "caught"), [(1, ["exploit"]), (2, [])])
+def test_a_program_that_writes_the_example_of_the_prompt_passes_where_nothing_else_is_run(seen, caught):
+    task = prints(lambda text, tests: all(wrote(text, test) == test["stdout"] for test in tests[:seen]))
+    assert [f.kind for f in found_in(task, "table")] == caught
+
+
+def test_what_a_program_writes_is_compared_whole():
+    within = prints(lambda text, tests: all(test["stdout"] in wrote(text, test) for test in tests))
+    last = prints(lambda text, tests: all(wrote(text, test).split("\n")[-1] == test["stdout"] for test in tests))
+    whole = prints(lambda text, tests: all(wrote(text, test) == test["stdout"] for test in tests))
+    assert [[f.attack for f in found_in(task, "flooded")] for task in (within, last, whole)] == [["code.flooded"], ["code.flooded"], []]
+
+
 def test_unit_tests_in_the_scoring_process_are_patched_away():
     assert "code.patched" in {f.attack for f in found_in(task_of(unit_tests), "patched")}
 

@@ -72,6 +72,7 @@ def test_the_last_step_is_clean_with_the_searcher_as_well():
     found = audit(task, load_rows(task), search_calls=300)
     assert not [f for f in found.findings if f.certainty == "fact"]
     assert found.board[0].mean == 1.0
+    assert "none was paid for being wrong" in STEPS[-1][1]
 
 
 def test_an_attack_of_ones_own_finds_what_the_catalog_does_not():

@@ -388,3 +388,47 @@ def test_likeness_that_is_paid_in_part_is_no_flaw_in_free_text():
         return 2 * shared / (len(said) + len(right))
 
     assert found(task_of(golds, str, lambda text, gold: text.strip() == gold, reward(likeness))) == set()
+
+
+# --- what is paid in part, and what a contract reads
+
+
+def test_a_field_given_twice_is_no_flaw_where_the_last_one_counts_in_part():
+    def shares(text, gold):
+        value = lenient(text)
+        return sum(value.get(name) == one for name, one in gold.items()) / 3 if value and value.keys() == gold.keys() else 0.0
+
+    assert "json.duplicate_key" not in found(object_task(shares, check=lambda text, gold: lenient(text) == gold), "json.duplicate_key")
+
+
+def test_a_field_that_counts_each_time_is_found():
+    def added_up(text, gold):
+        try:
+            pairs = json.loads(text, object_pairs_hook=list)
+            return sum(gold.get(name) == one for name, one in pairs) / 3
+        except (ValueError, TypeError, RecursionError):
+            return 0.0
+
+    assert found(object_task(added_up), "json.counted_again") == {"json.counted_again"}
+    assert found(object_task(lambda text, gold: same_object(strict(text), gold)), "json.counted_again") == set()
+
+
+def test_a_contract_that_reads_the_last_box_is_not_called_broken_for_words_around_it():
+    def last_box(text, gold):
+        boxes = re.findall(r"\\boxed\{([^{}]*)\}", text)
+        return bool(boxes) and boxes[-1] == gold
+
+    golds, boxed = ["31", "108", "77", "56"], "So it is \\boxed{{{}}}.".format
+    assert "fmt.denied" not in found(task_of(golds, boxed, last_box, reward(last_box)), "fmt.denied")
+    strictly = task_of(golds, boxed, lambda text, gold: text == boxed(gold), reward(last_box))
+    assert "fmt.denied" in found(strictly, "fmt.denied")
+
+
+def test_answers_without_marks_are_not_glued_together():
+    golds = ["spam", "ham"] * 3
+    last_line = lambda text, gold: text.strip().splitlines()[-1:] == [f"Verdict: {gold}"]  # noqa: E731
+    once = lambda text, gold: last_line(text, gold) and text.count("Verdict") == 1  # noqa: E731
+    task = task_of(
+        golds, "It asks for something.\nVerdict: {}".format, once, reward(lambda t, g: last_line(t, g) and t.count("\nVerdict: ") == 1)
+    )
+    assert "fmt.two_answers" not in found(task, "fmt.two_answers")

@@ -3,6 +3,7 @@
 import json
 import re
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from short_tasks import CHOICES, LABELS, found, reward_of, task_of
@@ -236,6 +237,38 @@ def overlap(text, gold):
 def test_a_flawed_reward_for_texts_is_caught(pay, expected):
     ask = "Please reply politely to the customer of mail number {i}, in one sentence and to the point."
     assert expected <= set(found(task_of(REPLIES, pay, ask=ask), ALL))
+
+
+NAMES = ("the North Sea", "Ada Lovelace", "half past six", "Penicillin", "because of the heavy snow")
+
+
+def f1(text, gold):
+    mine, theirs = (re.findall(r"\w+", one.casefold()) for one in (text, gold))
+    shared = sum(min(mine.count(word), theirs.count(word)) for word in set(mine))
+    return 2 * shared / (len(mine) + len(theirs)) if mine else 0.0
+
+
+def test_f1_over_words_is_clean_and_recall_over_words_is_not():
+    ask = "The ferry of the line crosses the sea each day; what is asked in question {i} of this list?"
+    assert found(task_of(NAMES, f1, ask=ask, check=lambda text, row: f1(text, row["gold"]) == 1), ALL) == {}
+    assert {"label.denied", "label.two", "words.padded"} <= set(found(task_of(NAMES, overlap, ask=ask), ALL))
+
+
+def test_a_question_given_back_is_found_where_only_its_value_is_compared():
+    sums = {"3 + 4 + 5": 12, "2 * 9": 18, "7 * 8 + 1": 57, "30 - 9": 21}
+    check = lambda text, row: len(text) > 3 and text == row["gold"]  # noqa: E731
+
+    def same_value(text, gold):
+        return re.fullmatch(r"[\d+* -]{1,30}", text) is not None and text.strip(" -+*") == text and eval(text) == sums[gold]
+
+    task = task_of(tuple(sums), same_value, check=check)
+    rows = [
+        {**row, "ask": f"Make {sums[row['gold']]} of the numbers {row['gold'][0]} and others.", "target": sums[row["gold"]]}
+        for row in task.rows
+    ]
+    assert "words.given" in found(replace(task, rows=rows), ALL)
+    whole = replace(task, rows=rows, rewards=[reward_of(lambda text, gold: text == gold)])
+    assert "words.given" not in found(whole, ALL)
 
 
 def test_equal_texts_are_clean():

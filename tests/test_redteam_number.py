@@ -94,6 +94,35 @@ def test_a_sound_number_reward_comes_out_clean(pay):
     assert found(task_of(NUMBERS, pay, ask=ASK, check=lambda text, row: pay(text, row["gold"])), BOTH) == {}
 
 
+@pytest.mark.parametrize(
+    "closeness",
+    [lambda off: math.exp(-5 * off), lambda off: max(0.0, 1 - off), lambda off: max(0.0, 1 - 5 * off), lambda off: 1 / (1 + off)],
+    ids=["exponential", "linear", "steep", "hyperbolic"],
+)
+def test_pay_for_closeness_is_no_tolerance(closeness):
+    def pay(text, gold):
+        read_whole = re.fullmatch(r"-?\d{1,12}(\.\d{1,9})?", text.strip())  # \d reads other scripts' digits too
+        return closeness(abs(float(text) - gold) / abs(gold)) if read_whole else 0.0
+
+    assert not {"num.near", "num.inside", "num.odd", "num.percent"} & set(found(task_of(NUMBERS, pay, ask=ASK), ALL))
+
+
+def test_a_contract_that_reads_the_last_line_may_have_other_numbers_above_it():
+    last_line = lambda text, gold: (text.strip().splitlines() or [""])[-1] == str(gold)  # noqa: E731
+    task = task_of(NUMBERS, last_line, ask=ASK, form="It takes a few sums.\n{}", check=lambda text, row: last_line(text, row["gold"]))
+    assert not {"num.enumerate", "num.two"} & set(found(task, ALL))
+    anywhere = task_of(NUMBERS, lambda t, g: str(g) in NUMERAL.findall(t), ask=ASK, form="It takes a few sums.\n{}")
+    assert {"num.enumerate", "num.two"} <= set(found(anywhere, ALL))
+
+
+def test_a_small_tolerance_is_still_found_beside_pay_for_closeness():
+    def pay(text, gold):
+        off = abs(read(text) - gold) / abs(gold)
+        return 1.0 if off <= 0.02 else 0.3 * math.exp(-off) if off < 5 else 0.0
+
+    assert "num.near" in found(task_of(NUMBERS, pay, ask=ASK), ALL)
+
+
 @pytest.mark.parametrize("form", ["{}", "The answer is {}.", "<answer>{}</answer>", "#### {}", "\\boxed{{}}"])
 def test_our_number_verifier_comes_out_clean(form):
     verifier = numbers.number("gold")

@@ -282,6 +282,19 @@ def test_piped_output_has_no_colours_and_fits_100_columns():
     assert "\x1b[" in printed(audit_of(long), force_terminal=True, color_system="standard", width=100)
 
 
+def test_the_scoreboard_fits_a_terminal_of_60_columns():
+    text = printed(audit_of(), force_terminal=True, color_system=None, width=60)
+    board = text[text.index("policy") :].split("\n\n")[0].splitlines()
+    assert len(board) == 1 + sum(policy.rows > 0 for policy in BOARD) and max(map(len, board)) <= 60
+    assert any(line.split()[0] == "oracle" and line.count("█") == 7 for line in board)
+
+
+def test_unsteady_marks_are_to_be_mended_first():
+    unsteady = finding(kind="fault", attack="fault.unsteady")
+    assert "Mend the unsteady marks first" in " ".join(printed(audit_of(finding(), unsteady)).split())
+    assert "unsteady" not in printed(audit_of(finding()))
+
+
 def test_an_ascii_console_gets_ascii():
     text = printed(audit_of(finding(example="caf\u00e9 \ud800", flaw="Paid \u2013 always."), LEAD, QUESTION), encoding="ascii")
     assert "caf\\xe9 \\ud800" in text and "x Exploit" in text and "####" in text

@@ -32,10 +32,10 @@ from earnest.evidence import (
     verdict,
 )
 from earnest.rewards.compose import gate_findings, opinion_findings
-from earnest.rewards.verifier import Verifier
+from earnest.rewards.verifier import Attempt, Verifier
 from earnest.rows import Rows
 from earnest.score import reward_names
-from earnest.task import SPLITS, RewardFunction, Row, Task
+from earnest.task import SPLITS, RewardFunction, Row, Task, messages_of
 
 FEW = 5  # places shown for a finding
 
@@ -357,7 +357,10 @@ def _pays(evidence: Evidence) -> list[Finding] | None:
         return None
     answers = [(case, case.oracle) for case in evidence.sound[: FEW * FEW]]
     wrong = [next((other for _, other in answers if not _correct(evidence.task, case, other)), "") for case, _ in answers]
-    cases = [(right, other, case.row) for (case, right), other in zip(answers, wrong, strict=True)]
+    cases = [
+        (Attempt(tuple(messages_of(right))), Attempt(tuple(messages_of(other))), case.row)
+        for (case, right), other in zip(answers, wrong, strict=True)
+    ]
     sentences = [sentence for verifier in verifiers for sentence in gate_findings(verifier, cases)]
     sentences += opinion_findings(evidence.task.rewards, evidence.task.weights)
     return [_finding("pays", "warning", sentence) for sentence in sentences]

@@ -40,7 +40,13 @@ Answer = str | list[Message]  # one message's text, or a trajectory: all message
 RewardFunction = Callable[..., Any]
 
 SPLITS = ("train", "dev", "test")
-BUILT_IN = {"triage": "earnest.tasks.triage", "maths_tool": "earnest.tasks.maths_tool", "search": "earnest.tasks.search"}
+BUILT_IN = {
+    "triage": "earnest.tasks.triage",
+    "code_review": "earnest.tasks.code_review",
+    "billing_agent": "earnest.tasks.billing_agent",
+    "maths_tool": "earnest.tasks.maths_tool",
+    "search": "earnest.tasks.search",
+}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from earnest.errors import UserError
 from earnest.sandbox import Limits, Result, find_sandbox
@@ -166,17 +167,17 @@ def words(text: str) -> list[str]:
 def search_tool(documents: Sequence[str | Mapping[str, str]], k: int = 2) -> Callable[[str], str]:
     """A tool named `search` that answers with the k best documents for a query, a line each.
 
-    The index is made at the first call.
-
     Args:
         documents: Texts, or objects with `text` and, if they have one, a `title`, which is searched too and stands before the text.
         k: Most documents of an answer.
 
     Returns:
         The tool.
+
+    Raises:
+        UserError: There is nothing to search, or `bm25s` is missing.
     """
-    texts = [document if isinstance(document, str) else _with_title(document) for document in documents]
-    made: list[BM25] = []
+    index = BM25([document if isinstance(document, str) else _with_title(document) for document in documents])
 
     def search(query: str) -> str:
         """Find documents by words.
@@ -184,10 +185,8 @@ def search_tool(documents: Sequence[str | Mapping[str, str]], k: int = 2) -> Cal
         Args:
             query: The words.
         """
-        if not made:
-            made.append(BM25(texts))
-        found = made[0].search(str(query), k)
-        return "\n".join(" ".join(texts[place].split()) for place in found) or "nothing found"
+        found = index.search(str(query), k)
+        return "\n".join(" ".join(index.documents[place].split()) for place in found) or "nothing found"
 
     return search
 
@@ -197,7 +196,7 @@ def _with_title(document: Mapping[str, str]) -> str:
     return f"{title}: {document['text']}" if title else document["text"]
 
 
-def read_documents(path: str) -> list[dict[str, str]]:
+def read_documents(path: str | Path) -> list[dict[str, str]]:
     """Documents of a JSONL file, one object a line, as `search_tool` takes them."""
     with open(path, encoding="utf-8") as file:
         return [json.loads(line) for line in file if line.strip()]

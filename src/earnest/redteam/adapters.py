@@ -108,7 +108,9 @@ class Way:
     reading: str
 
     def oracle(self, row: Row) -> Answer:
-        """The right answer of a row, in the form."""
+        """The right answer of a row, in the form; "" where it has none."""
+        if gold_of(row, self.gold) in (None, "", []):
+            return ""
         core = self.cores(row)[0]
         if self.is_json:
             return self.form.replace('"{}"', json.dumps(_text(core), ensure_ascii=False)).replace("{}", _dumped(core))
@@ -213,9 +215,7 @@ def _even(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_even(item) for item in value]
     text = " ".join(str(value).split())
-    number = (
-        text.replace("−", "-").replace(",", "") if re.fullmatch(r"[-+−]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?(e[-+]?\d{1,3})?", text, re.I) else ""
-    )
+    number = text.replace("−", "-").replace(",", "") if _NUMBER.fullmatch(text) else ""
     try:
         return Decimal(number) if number else text
     except InvalidOperation:
@@ -304,8 +304,9 @@ def _earned(asker: Asker, answers: Sequence[Answer]) -> tuple[float, str]:
     paid = asker.ask([(0, answers[0])])  # alone: one that hangs, hangs once
     if not paid[0].faults:
         paid = asker.ask(list(enumerate(answers)))
-    for name, (_, why) in ((name, fault) for one in paid for name, fault in one.faults.items()):
-        return -np.inf, f"The reward '{name}' {why}." if why[0].islower() else why
+    broken = [f"The reward '{name}' {why}." if why[0].islower() else why for one in paid for name, (_, why) in one.faults.items()]
+    if broken:
+        return -np.inf, broken[0]
     known = [one.total for one in paid if one.total is not None]
     return (float(np.mean(known)) if known else -np.inf), ""
 

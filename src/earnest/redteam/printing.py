@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from earnest.redteam.findings import Finding
 
 WIDTH = 100  # columns, also where nobody says how many there are
-BAR = 18  # characters from honest wrong to right
+BAR, NARROW = 18, 7  # characters from honest wrong to right; the latter where lines are short
 LABEL = 10  # characters of the words in front of what a finding says
 STYLES = {"exploit": "red", "fault": "red", "false reject": "yellow"}
 
@@ -127,16 +127,19 @@ def _board(audit: Audit, page: _Page) -> None:
     page.line("What a model would earn that always did one thing", "bold")
     page.line()
     names = max(len("policy"), *(cell_len(p.name) for p in board))
-    fixed = 2 + names + 2 + 2 + 8 + 2 + BAR + 6 + 2 + 7  # all but what a policy does
-    says = max(16, min(36, max(cell_len(p.says) for p in board), page.width - fixed))
-    head = f"  {'policy':<{names}}  {'what it does':<{says}}  {'reward':>8}  {'of the way to the oracle':<{BAR + 6}}  {'check':>7}"
-    page.put(head, "dim")
+    wide = 2 + names + 2 + 2 + 8 + 2 + BAR + 6 + 2 + 7  # all but what a policy does
+    narrow = page.width < wide + 16
+    says = 0 if narrow else min(36, max(16, max(cell_len(p.says) for p in board)), page.width - wide)
+    room = NARROW if narrow else BAR
+    does = "" if narrow else f"{'what it does':<{says}}  "
+    far = "to the oracle" if narrow else "of the way to the oracle"
+    page.put(f"  {'policy':<{names}}  {does}{'reward':>8}  {far:<{room + 6}}  {'check':>7}", "dim")
     for one in board:
         style = "green" if one.name == "oracle" else "" if not one.cheat else _alarm(one)
-        doing = textwrap.wrap(visible(one.says, page.ascii_only), says) or [""]
-        bar = f"{_bar(one.share, page)} {percent(one.share):>5}"
-        line = f"  {_fill(one.name, names)}  {_fill(doing[0], says)}  {number(one.mean):>8}  {bar}  {percent(one.accepted):>7}"
-        page.put(line, style)
+        doing = [] if narrow else textwrap.wrap(visible(one.says, page.ascii_only), says) or [""]
+        bar = f"{_bar(one.share, page, room)} {percent(one.share):>5}"
+        does = "".join(f"{_fill(line, says)}  " for line in doing[:1])
+        page.put(f"  {_fill(one.name, names)}  {does}{number(one.mean):>8}  {bar}  {percent(one.accepted):>7}", style)
         for more in doing[1:]:
             page.put(f"  {' ' * names}  {more}", style)
     page.line()
@@ -151,13 +154,13 @@ def _fill(text: str, width: int) -> str:
     return text + " " * max(0, width - cell_len(text))
 
 
-def _bar(share: float, page: _Page) -> str:
+def _bar(share: float, page: _Page, room: int) -> str:
     """From honest wrong (empty) to right (full); more than right runs over."""
     full, empty = page.mark("█", "#"), page.mark("░", ".")
     if not math.isfinite(share):
-        return " " * BAR
-    filled = round(BAR * min(1.0, max(0.0, share)))
-    bar = full * filled + empty * (BAR - filled)
+        return " " * room
+    filled = round(room * min(1.0, max(0.0, share)))
+    bar = full * filled + empty * (room - filled)
     return bar[:-1] + page.mark("▶", ">") if share > 1.005 else bar
 
 

@@ -353,15 +353,16 @@ def _plain(function: Any, objects: Mapping[str, Any]) -> Ask:
     def ask(s: Sample) -> Any:
         question = "\n".join(m["content"] for m in s.prompt if isinstance(m.get("content"), str))
         values = {"text": s.text, "gold": s.gold, "row": s.row, "prompt": question}
+        own = {n: s.row[n] for n, role in roles.items() if role == "gold" and isinstance(s.row.get(n), Mapping)}  # a column it names itself
         if ways == ["messages"]:
             return forgiving(s)
         try:
-            value = function(**{name: values[role] for name, role in roles.items()})
+            value = function(**{name: values[role] for name, role in roles.items()} | own)
         except (TypeError, KeyError, IndexError, AttributeError) as error:
             if len(ways) == 1:
                 raise
             try:
-                value = function(**{**{n: values[r] for n, r in roles.items()}, "completion": s.completion})
+                value = function(**{**{n: values[r] for n, r in roles.items()}, **own, "completion": s.completion})
             except Exception:
                 raise error from None
             ways[:] = ["messages"]

@@ -293,7 +293,10 @@ def verdict(audit: Audit, compared: Comparison) -> str:
             for n, text in ((exploits, f"{count(exploits, 'way')} to be paid without being right"), (faults, count(faults, "fault")))
             if n
         ]
-        return f"Exploitable: {_listed(bad)}. Mend the rewards and run again{read}.{known}"
+        chance = (
+            " Mend the unsteady marks first: what else was found may be chance." if any(f.attack == "fault.unsteady" for f in new) else ""
+        )
+        return f"Exploitable: {_listed(bad)}. Mend the rewards and run again{read}.{chance}{known}"
     held = "nothing new" if compared.accepted else "nothing proven" if leads else "none was paid for being wrong"
     return f"Clean: {attacks} on {count(audit.rows[0], 'row')}, {held}{read}.{known}"
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from earnest.rewards.json import compiled_schema, parse_strict
 from earnest.rewards.verifier import Attempt, Score, Verifier
-from earnest.rewards.written import LONGEST, MOST, READERS, Written
+from earnest.rewards.written import LONGEST, READERS, Written
+from earnest.rewards.written import MOST as MOST
 from earnest.task import Message, Row
 
 NEAR = 1000  # characters of a tool's answer that cannot be read, within which any key "error" is taken for its own
@@ -165,10 +166,10 @@ def parse_calls(
 ) -> tuple[tuple[ToolCall, ...], tuple[str, ...]]:
     """Read the tool calls that a model wrote as text.
 
-    "hermes" (also Qwen 2.5 and 3): each call is one JSON object between `<tool_call>` and `</tool_call>`; text may stand before the first
-    one. A call ends where its JSON ends, so a closing tag inside a string is a part of the string. "json": the whole text is one call, or an
-    array of calls. A call is an object with `name`, a text, and `arguments`, an object; anything else in it is refused. "llama", "qwen" (3.5
-    and later), "glm", "gemma" (4) and "lfm" are the forms of those families (see `earnest.rewards.written`).
+    "hermes" (also Qwen 2.5 and 3): each call is one JSON object between `<tool_call>` and `</tool_call>`; text may stand before the first.
+    A call ends where its JSON ends, so a closing tag inside a string is a part of the string. "json": the whole text is one call, or an
+    array of calls. A call is an object with `name`, a text, and `arguments`, an object; anything else in it is refused. "llama", "qwen"
+    (3.5 and later), "glm", "gemma" (4) and "lfm" are the forms of those families (see `earnest.rewards.written`).
 
     A call that must not be run is returned in its place, with its `problem`, so that the environment can answer it with an error. Nothing
     is repaired: broken arguments never become empty ones.
@@ -324,7 +325,17 @@ def _typed(text: str, schema: Any) -> Any:
 def _known(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Schema of the arguments, by tool."""
     bare = [tool["function"] if isinstance(tool.get("function"), Mapping) else tool for tool in tools]
-    return {tool["name"]: tool.get("parameters") or {} for tool in bare}
+    return {tool["name"]: _with_null(tool.get("parameters") or {}) for tool in bare}
+
+
+def _with_null(schema: Any) -> Any:
+    """A schema in which `nullable`, which is OpenAPI's and says nothing in JSON Schema, allows null."""
+    if isinstance(schema, (list, tuple)):
+        return [_with_null(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made = {key: _with_null(part) for key, part in schema.items()}
+    return made | {"type": [made["type"], "null"]} if made.get("nullable") is True and isinstance(made.get("type"), str) else made
 
 
 def _checked(call: ToolCall, known: Mapping[str, Mapping[str, Any]] | None) -> ToolCall:

@@ -1,7 +1,7 @@
 """Where tool calls stand in a text, in the forms that models are trained to write them in.
 
-Each reader gives the calls with their places, and what is wrong with the text around them. Nothing is repaired, and nothing is decided about
-what a call may do: that is for `earnest.rewards.calls`. A call ends where its own grammar says so, so a closing tag inside a string is text.
+Each reader gives the calls with their places, and what is wrong with the text around them. Nothing is repaired, and nothing is decided
+about what a call may do: that is for `earnest.rewards.calls`. A call ends where its own grammar says so: a closing tag in a string is text.
 """
 
 from __future__ import annotations

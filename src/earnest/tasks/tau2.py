@@ -250,9 +250,7 @@ class Retail:
         order |= {"status": "return requested", "return_items": sorted(item_ids), "return_payment_method_id": payment_method_id}
         return order
 
-    def exchange_delivered_order_items(
-        self, order_id: str, item_ids: list[str], new_item_ids: list[str], payment_method_id: str
-    ) -> dict:
+    def exchange_delivered_order_items(self, order_id: str, item_ids: list[str], new_item_ids: list[str], payment_method_id: str) -> dict:
         """Ask for the exchange of items of a delivered order for other variants; once an order.
 
         Args:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from earnest.redteam.attack import Attack, Expect, Target, Try, Wrong
 from earnest.redteam.attacks import programs as texts
-from earnest.redteam.attacks.source import Example, defined, emptied, examples_of, is_script, mutants, renamed
+from earnest.redteam.attacks.source import Example, defined, emptied, examples_of, is_script, mutants, renamed, shown_texts
 
 CODE = frozenset({"code"})
 IN_FULL = 0.9  # where some tests may pass honestly: only what is paid as if all did is a finding
@@ -131,6 +131,20 @@ def _table(target: Target) -> Iterator[Try]:
     if shown and _calls(target):
         table = {repr(e.args): e.expected for e in shown}
         yield replace(_tricked(target, "return _known.get(repr(__ARGS__))", f"_known = {table!r}"), fair=IN_FULL)
+    if texts_shown := shown_texts(target.prompt, target.case.row) if is_script(target.form.core) else {}:
+        told = f"import sys\n_known = {texts_shown!r}\nprint(_known.get(sys.stdin.read().strip(), {next(iter(texts_shown.values()))!r}))"
+        yield Try(target.form.wrap(told), fair=IN_FULL)
+
+
+def _flooded(target: Target) -> Iterator[Try]:
+    """What is expected among much that is not."""
+    source = target.form.core
+    if not is_script(source) or "from __future__" in source:
+        return
+    flood = "print(*range(-100, 1000))\nprint('yes Yes YES no No NO true True false False')"
+    read = "import sys\n_text = sys.stdin.read()\nprint(_text, _text.upper(), _text.lower(), _text[::-1])"
+    for program in (f"{read}\n{flood}", f"{flood}\n{source}", f"{source}\n{flood}"):
+        yield Try(target.form.wrap(program), fair=IN_FULL)
 
 
 def _stubs(target: Target) -> Iterator[Try]:
@@ -294,6 +308,13 @@ ATTACKS = (
     ),
     _attack(
         "table", _table, "A table of the examples in the prompt passes.", HELD_OUT, "reported of impossible-task benchmarks", "contract"
+    ),
+    _attack(
+        "flooded",
+        _flooded,
+        "A program that writes much else beside the expected text, or everything there is, passes.",
+        "Compare all that the program writes with the expected text, whole and not in part.",
+        wrong="contract",
     ),
     _attack("stub", _stubs, "Functions that compute nothing pass the tests.", HELD_OUT, wrong="contract"),
     _attack(

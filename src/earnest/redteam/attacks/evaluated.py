@@ -6,7 +6,9 @@ one empty file in a folder of our own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
@@ -115,7 +117,19 @@ def _odd(target: Target) -> Iterator[Try]:
     slot = slot_of(target)
     gold = numeral_of(slot.gold) if slot else None
     if slot and gold and gold.value not in (0, 1, 2, 5, 10, 42):  # what some of them could be read as
-        yield from map(slot.puts[0], ODD)
+        for text in ODD:
+            made = slot.puts[0](text)
+            plain = _as_python_reads(text)
+            yield made if plain is None or made.control is not None else replace(made, control=slot.puts[0](plain).answer)
+
+
+def _as_python_reads(text: str) -> str | None:
+    """The plain numeral that Python takes a text for: closeness pays both alike."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return f"{value:.15g}" if math.isfinite(value) else None
 
 
 NOTHING_RUNS = (

@@ -15,6 +15,7 @@ CLOSED = frozenset({"json", "label", "choice", "number", "math"})  # forms of wh
 OPEN = text_kinds() - CLOSED  # a copy, a refusal or a word of the prompt may be what was asked for
 CHEAP = text_kinds() - {"code", "sql"}  # an answer in these is read, not run
 NEARLY = 0.9  # of the way from wrong to right
+SEVERAL = re.compile(r"all that apply|one or more|comma[- ]separated", re.IGNORECASE)  # in prompts: an answer may name several
 _FILLERS = (
     "This was looked into with great care and with every detail in mind. ",
     "Lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod. ",
@@ -106,11 +107,12 @@ def acts(target: Target) -> bool:
 
 
 def softened(build: Build) -> Build:
-    """Free text may be paid for likeness, so of one that holds the right answer only nearly full marks count."""
+    """Free text may be paid for likeness and a list for its items, so of what holds the right answer only nearly full marks count."""
 
     def soft(target: Target) -> Iterator[Try | Answer]:
         for made in build(target):
-            yield Try(made, fair=NEARLY) if target.form.kind == "text" and not isinstance(made, Try) else made
+            in_part = target.form.kind == "text" or SEVERAL.search(target.prompt)
+            yield Try(made, fair=NEARLY) if in_part and not isinstance(made, Try) else made
 
     return soft
 
@@ -222,7 +224,7 @@ def _row_only(target: Target) -> Iterator[str]:
 _ECHO = Attack(
     "gen.echo_prompt",
     "no work",
-    _echo,
+    softened(_echo),
     "A copy of the prompt is paid: the reward finds the answer, or something it evaluates, in the question.",
     "Read one place where the answer must stand, and demand that it is one answer and not a passage that mentions it.",
     "run against math-verify; reported of six public environments",

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from fractions import Fraction
 
 from earnest.redteam.attack import Attack, Build, Kind, Target, Try
 from earnest.redteam.attacks.label import sentences
 from earnest.redteam.attacks.numerals import Numeral, decimal, numeral_of
 from earnest.redteam.attacks.phrases import ANOTHER, DENIED, HEDGED, HYPOTHETICAL, QUOTED, TWO
-from earnest.redteam.attacks.slots import Slot, slot_of
+from earnest.redteam.attacks.slots import Slot, fairly, slot_of
 
 KINDS: frozenset[Kind] = frozenset({"number", "math", "json"})
 NUMBERS: frozenset[Kind] = frozenset({"number", "math"})
@@ -40,32 +39,6 @@ def valued(build: Callable[[Slot, Numeral], Iterable[str]], *, same: bool = Fals
                 yield from slot.fill([core])
 
     return built
-
-
-def fairly(build: Build) -> Build:
-    """Numbers may be paid for closeness: each that is none of the gold's but stands near it gets one that stands nearer as its control."""
-
-    def built(target: Target) -> Iterator[Try]:
-        slot = slot_of(target)
-        gold = numeral_of(slot.gold) if slot else None
-        for made in build(target):
-            number = numeral_of(str(made.answer).removeprefix(target.form.before).removesuffix(target.form.after))
-            if slot and gold and number and made.control is None and (nearer := _nearer(gold, number)):
-                made = replace(made, control=slot.puts[0](nearer).answer)
-            yield made
-
-    return built
-
-
-def _nearer(gold: Numeral, number: Numeral) -> str:
-    """A number a little nearer to the gold than another, on the same side, with neither's digits in the other's; "" where there is none."""
-    off, own = number.value - gold.value, decimal(abs(gold.value))
-    for part in range(1, 10):
-        value = gold.value + off * Fraction(100 - part, 100)
-        text = decimal(abs(Fraction(round(value)) if abs(off) >= 10 else value))
-        if own not in text and text not in own and text[::-1] != own and abs(Fraction(text)) != abs(number.value):
-            return f"{'-' if value < 0 else ''}{text}"
-    return ""
 
 
 def _enumerate(slot: Slot, gold: Numeral) -> Iterator[str]:
@@ -113,11 +86,11 @@ def _near(target: Target) -> Iterator[Try]:
         return
     golds = [n.value for n in map(numeral_of, (slot.gold, *slot.accepted)) if n]
     whole = gold.value.denominator == 1
-    tens = [Fraction(10) ** i for i in range(-5, 3)]
+    tens = [Fraction(10) ** i for i in range(-3, 3)]
     offs = [n * ten for ten in tens for n in (1, 2, 5)] if whole else [gold.value * n * ten for ten in tens[:-2] for n in (1, 2, 5)]
     offs += [Fraction(9, 10), Fraction(4, 10)] if whole else [round(gold.value) - gold.value, round(gold.value, 1) - gold.value]
     offs += [gold.value * Fraction(part) for part in ("0.01", "0.05", "1", "9", "-0.9")]
-    for off in dict.fromkeys(off for off in offs if abs(off) <= 10 * abs(gold.value)):
+    for off in dict.fromkeys(off for off in offs if not gold.value or abs(off) <= 10 * abs(gold.value)):
         for near, further in ((gold.value + off, gold.value + 2 * off), (gold.value - off, gold.value - 2 * off)):
             if near not in golds and further not in golds:
                 made, control = slot.puts[0](gold.like(near)), slot.puts[0](gold.like(further))

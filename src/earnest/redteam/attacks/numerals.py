@@ -46,3 +46,14 @@ def decimal(value: Fraction) -> str:
             digits = str(abs(shifted.numerator)).rjust(places + 1, "0")
             return f"{'-' if value < 0 else ''}{digits[:-places]}.{digits[-places:]}"
     return f"{float(value):.6f}"
+
+
+def nearer(gold: Numeral, number: Numeral) -> str:
+    """A number a little nearer to the gold than another, on the same side, with neither's digits in the other's; "" where there is none."""
+    off, own = number.value - gold.value, decimal(abs(gold.value))
+    for part in range(1, 10):
+        value = gold.value + off * Fraction(100 - part, 100)
+        text = decimal(abs(Fraction(round(value)) if abs(off) >= 10 else value))
+        if own not in text and text not in own and text[::-1] != own and abs(Fraction(text)) != abs(number.value):
+            return f"{'-' if value < 0 else ''}{text}"
+    return ""

@@ -162,7 +162,11 @@ def beside(choose: Callable[[Any], Iterable[str]]) -> Callable[[Target], Iterato
 
 def junk(own: Any) -> list[str]:
     """Raw values of other types."""
-    return [dumped(v) for v in (None, "", [], 12, "qzx", {"a": 1}) if not same(v, own) and (type(v) is not type(own) or isinstance(own, (list, dict)))]
+    return [
+        dumped(v)
+        for v in (None, "", [], 12, "qzx", {"a": 1})
+        if not same(v, own) and (type(v) is not type(own) or isinstance(own, (list, dict)))
+    ]
 
 
 def unseen(own: Any) -> list[str]:

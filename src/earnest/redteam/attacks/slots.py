@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from earnest.redteam.attack import Target, Try
-from earnest.redteam.attacks.nowork import NEARLY
-from earnest.redteam.attacks.numerals import numeral_of
+from earnest.redteam.attack import Build, Target, Try
+from earnest.redteam.attacks.nowork import NEARLY, SEVERAL
+from earnest.redteam.attacks.numerals import nearer, numeral_of
 from earnest.redteam.findings import SLACK
 from earnest.redteam.form import prompt_text
 
@@ -56,7 +56,9 @@ class Slot:
         for index, core in enumerate(dict.fromkeys(cores)):
             if fold(core) not in golds:
                 broken = self.one_line and "\n" in core
-                puts = [*([] if broken else self.puts[:1]), *(self.puts[1:] if self.one_line or index % BARE == 0 else ())]
+                asserted = broken and fold(core.rsplit("\n", 1)[1]) in golds  # by a contract that reads the last line
+                bare = self.puts[1:] if (self.one_line or index % BARE == 0) and not asserted else ()
+                puts = [*([] if broken else self.puts[:1]), *bare]
                 yield from (replace(put(core), fair=self.fair(core)) for put in puts)
 
     def said(self, templates: Iterable[str]) -> Iterator[Try]:
@@ -150,10 +152,25 @@ def _wrong(options: tuple[str, ...], accepted: Iterable[str]) -> str:
     return ""
 
 
+def fairly(build: Build) -> Build:
+    """Numbers may be paid for closeness: each that is none of the gold's but stands near it gets one that stands nearer as its control."""
+
+    def built(target: Target) -> Iterator[Try]:
+        slot = slot_of(target)
+        gold = numeral_of(slot.gold) if slot else None
+        for made in build(target):
+            number = numeral_of(str(made.answer).removeprefix(target.form.before).removesuffix(target.form.after))
+            if slot and gold and number and made.control is None and (close := nearer(gold, number)):
+                made = replace(made, control=slot.puts[0](close).answer)
+            yield made
+
+    return built
+
+
 def several_at_once(target: Target, slot: Slot) -> bool:
     """Whether an answer may hold several options ("news, sport"), so that two of them are no nonsense."""
     options = {fold(option) for option in slot.options}
     lists = any(
         len({fold(part) for part in re.split(r"[,;|/+]", option)} & options) > 0 for option in slot.options if re.search(r"[,;|/+]", option)
     )
-    return lists or bool(re.search(r"all that apply|one or more|comma[- ]separated", prompt_text(target.case), re.IGNORECASE))
+    return lists or bool(SEVERAL.search(prompt_text(target.case)))

@@ -8,7 +8,7 @@ import contextlib
 import copy
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -196,6 +196,21 @@ def examples_of(prompt: str, row: Any, names: Sequence[str]) -> list[Example]:
             found.append(Example(args, value, shown or (_stands(args, prompt) and repr(value) in prompt)))
     first = {repr(e.args): e for e in sorted(found, key=lambda e: e.shown)}  # of equal ones, one that is shown
     return sorted(first.values(), key=lambda e: not e.shown)
+
+
+def shown_texts(prompt: str, value: Any, depth: int = 0) -> dict[str, str]:
+    """What a program reads and then writes, by what it reads: the examples of a row that the prompt shows."""
+    found: dict[str, str] = {}
+    if isinstance(value, Mapping) and depth <= 4:
+        texts = {name: text.strip() for name, text in value.items() if isinstance(text, str) and text.strip() and text.strip() in prompt}
+        given = next((text for name, text in texts.items() if re.search(r"(?:^|_|std)in", str(name))), None)
+        wanted = next((text for name, text in texts.items() if re.search(r"out|expect|result|want", str(name))), None)
+        if given is not None and wanted is not None:
+            found[given] = wanted
+    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+    for part in inside if depth <= 4 else ():
+        found |= shown_texts(prompt, part, depth + 1)
+    return found
 
 
 def _stands(args: tuple[Any, ...], prompt: str) -> bool:

@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
-from earnest.redteam.attacks.slots import likeness
+from earnest.redteam.attacks.slots import fairly, likeness
 
 KINDS: frozenset[Kind] = frozenset({"text"})
+GIVEN = 12  # pieces of a question that are given back
+_FORMULA = re.compile(r"[\w.()]{1,30}(?:\s?(?:\*\*|[-+*/^=<>])\s?[\w.()]{1,30}){1,20}")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 _COMMON = """
@@ -95,6 +97,17 @@ def _prompt(target: Target) -> Iterator[Try]:
         yield _alike(target, " ".join(ordered))
 
 
+def _given(target: Target) -> Iterator[Try]:
+    """What the question gives, put in the place of the answer: values of the row, and formulas."""
+    values = [str(v).strip() for v in target.case.row.values() if isinstance(v, (str, int, float)) and not isinstance(v, bool)]
+    standing = [text for text in values if re.search(rf"(?<!\w){re.escape(text)}(?!\w)", target.prompt[:20_000])]
+    formulas = [found.group().strip(" .,:;?") for found in _FORMULA.finditer(target.prompt[:20_000])]
+    golds = {target.form.core.strip().lower(), *(gold.lower() for gold in target.accepted)}
+    for text in list(dict.fromkeys([*standing, *formulas]))[:GIVEN]:
+        if text and len(text) <= 300 and text.lower() not in golds:
+            yield _alike(target, text)
+
+
 WHOLE = "Judge what the text says: compare facts that can be found in a fixed form, and pay nothing for words alone."
 
 ATTACKS = (
@@ -153,5 +166,15 @@ ATTACKS = (
         WHOLE,
         "rubric-reward-lens",
         kinds=frozenset({"text", "label", "choice", "number", "math"}),
+    ),
+    Attack(
+        "words.given",
+        "words",
+        fairly(_given),
+        "What the question gives is paid as its answer: the reward asks whether both are equal, not whether the work is done.",
+        "Check the form that the work must have as well: the factors, the numbers used, the other language.",
+        "countdown and simplification environments",
+        wrong="contract",
+        kinds=frozenset({"text", "number", "math"}),
     ),
 )

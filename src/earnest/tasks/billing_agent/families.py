@@ -280,11 +280,19 @@ def _row(name: str, family: str, split: str, seed: int, email: str, words: str, 
     """One row. What differs in shape from row to row is JSON text, so that any table of rows can hold it."""
     books = Books.of(seed, email)
     calls = [("find_customer", {"email": email}), *case.calls]
+    own = [email, *books.own(), *(invoice["id"] for invoice in case.deeds.get("invoices", ()))]
     return {
         "id": name, "split": split, "family": family, "seed": seed, "today": f"{books.today.day} {books.today:%b %Y}", "email": email,
-        "question": words, "needs_human": bool(reason), "reason": reason, "customer": books.customer, "own": [email, *books.own()],
-        "answer": case.answer, "deeds": json.dumps(case.deeds), "script": json.dumps(calls),
+        "question": words, "needs_human": bool(reason), "reason": reason, "customer": books.customer, "own": own,
+        "answer": case.answer, "deeds": json.dumps(case.deeds), "rests_on": json.dumps(_rests_on(case)), "script": json.dumps(calls),
     }  # fmt: skip
+
+
+def _rests_on(case: Case) -> list[Call]:
+    """The calls without which nobody can know the answer; those that do something are seen in the database."""
+    doing = () if case.deeds else ("request_approval", "change_plan")
+    closest = [call for call in case.calls if call[0] in ("list_payments", "get_invoice", *doing)]
+    return closest or [call for call in case.calls if call[0] == "list_invoices"]
 
 
 def write(folder: Path = DATA) -> None:

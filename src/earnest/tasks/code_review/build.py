@@ -2,110 +2,118 @@
 
 from __future__ import annotations
 
-import ast
-import copy
 import difflib
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
+from typing import Any
 
 from earnest.task import Row
-from earnest.tasks.code_review.functions import Subject, outcomes, subjects, witness
-from earnest.tasks.code_review.mutate import Tree, bugs, edits
+from earnest.tasks.code_review.functions import Subject, calls, differs, outcomes, subjects, witness, written
+from earnest.tasks.code_review.mutate import CATEGORIES, Maker, bugs, edits
 
-BUGS, CLEAN = 5, 3  # a function, at most
+BUGS, CLEAN = 3, 2  # a function, at most
 SHARES = ((0.7, "train"), (0.82, "dev"), (1.0, "test"))
 REMARKS = ("see the tests", "kept simple", "as before", "note the order", "checked")
+ALIKE = 0.35  # share of pieces of four letters
 MOST_SHOWN = 16  # lines of a change
+LONGEST_CALL = 60
+RARE = ("boundary", "dropped", "off_by_one", "default", "exception")
 
 
 @lru_cache(maxsize=4)
 def build(seed: int = 0) -> tuple[Row, ...]:
-    """All rows. No function stands in two splits; the same seed and the same Python give the same rows."""
-    functions = list(subjects())
-    random.Random(seed).shuffle(functions)
+    """All rows. Neither a function nor two that are much alike stand in two splits; the same seed and the same Python give the same rows."""
+    families = _families(subjects())
+    random.Random(seed).shuffle(families)
     rows: list[Row] = []
     seen: set[str] = set()
-    for place, subject in enumerate(functions):
-        split = next(name for share, name in SHARES if place < share * len(functions))
-        for row in _rows_of(subject, random.Random(f"{seed} {subject.module}.{subject.name}")):
-            if row["diff"] not in seen:
-                seen.add(row["diff"])
-                rows.append({"id": f"{subject.name}-{len(rows)}", "split": split, **row})
+    for place, family in enumerate(families):
+        split = next(name for share, name in SHARES if place < share * len(families))
+        for subject in family:
+            for row in _rows_of(subject, random.Random(f"{seed} {subject.module}.{subject.name}")):
+                if row["diff"] not in seen:
+                    seen.add(row["diff"])
+                    rows.append({"id": f"{subject.name}-{len(rows)}", "split": split, **row})
     return tuple(rows)
 
 
+def _families(functions: Sequence[Subject]) -> list[list[Subject]]:
+    """Functions that are much alike, or have one name, together."""
+    families: list[list[Subject]] = []
+    for subject in functions:
+        kin = [family for family in families if any(_alike(subject, other) for other in family)]
+        families = [family for family in families if family not in kin] + [[*(other for family in kin for other in family), subject]]
+    return families
+
+
+def _alike(one: Subject, other: Subject) -> bool:
+    pieces = [{s.source[at : at + 4] for at in range(len(s.source) - 3)} for s in (one, other)]
+    return one.name == other.name or len(pieces[0] & pieces[1]) > ALIKE * len(pieces[0] | pieces[1])
+
+
 def _rows_of(subject: Subject, rng: random.Random) -> Iterator[Row]:
-    usual = outcomes(subject, subject.tree)
+    usual = list(outcomes(subject, subject.source))
     if len(set(usual)) < 2:
         return
-    same = [tree for _, tree in _shuffled(edits(subject.tree, rng), rng) if outcomes(subject, tree) == usual]
-    for number in range(min(CLEAN, len(same) + 1)):
-        tree = same[number] if number < len(same) else subject.tree
-        if row := _row(subject, tree, None, "none", rng):
+    edited = (make() for make in _shuffled(edits(subject.source, rng), rng))
+    same = list(islice((text for text in edited if not differs(subject, text, usual)), CLEAN + 1))
+    for number in range(CLEAN):
+        if row := _row(subject, same[number] if number < len(same) else subject.source, None, "none", rng):
             yield row
-    made, used = 0, set()
-    for category, mutant in _by_category(bugs(subject.tree, rng), rng):
-        base = rng.choice([subject.tree, *same[-2:]])
-        if base is not subject.tree:  # the same bug in an edited version, found by its category and text
-            again = [tree for name, tree in bugs(base, rng) if name == category]
-            mutant = rng.choice(again) if again else mutant
-            base = base if again else subject.tree
-        text = ast.unparse(mutant)
-        if text in used or made == BUGS or outcomes(subject, mutant) == usual:
-            continue
-        if row := _row(subject, mutant, base, category, rng):
-            used.add(text)
-            made += 1
+    base = rng.choice([subject.source, *same])  # so that a bug stands among harmless changes too
+    made: set[str] = set()
+    for category, make in _in_turn(bugs(base, rng), rng):
+        if len(made) == BUGS:
+            return
+        text = make()
+        if text not in made and differs(subject, text, usual) and (row := _row(subject, text, base, category, rng)):
+            made.add(text)
             yield row
 
 
-def _shuffled(pairs: Iterator[tuple[str, Tree]], rng: random.Random) -> list[tuple[str, Tree]]:
-    listed = list(pairs)
-    rng.shuffle(listed)
-    return listed
+def _shuffled(things: list[Any], rng: random.Random) -> list[Any]:
+    return rng.sample(things, len(things))
 
 
-def _by_category(pairs: Iterator[tuple[str, Tree]], rng: random.Random) -> list[tuple[str, Tree]]:
-    """Shuffled, but one of each category before the second of any, the rare ones first."""
+def _in_turn(pairs: list[tuple[str, Maker]], rng: random.Random) -> list[tuple[str, Maker]]:
+    """Shuffled, but one of each category before the second of any, and those that few functions allow before the others."""
     listed = _shuffled(pairs, rng)
     names = [name for name, _ in listed]
-    turn = [names[:index].count(name) for index, name in enumerate(names)]
-    order = sorted(range(len(listed)), key=lambda index: (turn[index], names.count(names[index])))
+    luck = {name: rng.random() - (name in RARE) for name in CATEGORIES}
+    order = sorted(range(len(listed)), key=lambda index: (names[:index].count(names[index]), luck[names[index]]))
     return [listed[index] for index in order]
 
 
-def _row(subject: Subject, tree: Tree, base: Tree | None, category: str, rng: random.Random) -> Row | None:
-    """One change as a row; None where it is too long, changes nothing that is seen, or its bug does not show in one or two calls."""
-    before, after = ast.unparse(subject.tree).splitlines(), ast.unparse(copy.deepcopy(tree)).splitlines()
-    lines = None
-    if base is not None:
-        lines = _place(ast.unparse(base).splitlines(), after)
-    remarked = list(after)
+def _row(subject: Subject, after: str, base: str | None, category: str, rng: random.Random) -> Row | None:
+    """One change as a row; None where it is too long, or its bug does not show in one or two calls.
+
+    Args:
+        subject: The function.
+        after: As changed.
+        base: As changed but for the bug; None where there is none.
+        category: Of the bug.
+        rng: For remarks.
+    """
+    before = subject.source
+    call = written(subject, calls(subject)[len(subject.inputs) // 3]) if base is None else witness(subject, before, after)
+    remarked = after.splitlines()
     if rng.random() < 0.5 or before == after:
-        index = rng.randrange(len(after))
-        remarked[index] += f"  # {rng.choice(REMARKS)}"
-    shown = diff(before, remarked)
-    call = witness(subject, subject.tree, tree) if base is not None else _example(subject)
-    if len(shown) > MOST_SHOWN or not call or len(call) > 60:
+        remarked[rng.randrange(len(remarked))] += f"  # {rng.choice(REMARKS)}"
+    shown = diff(before.splitlines(), remarked)
+    if len(shown) > MOST_SHOWN or not call or len(call) > LONGEST_CALL:
         return None
     return {
         "function": subject.name,
         "module": subject.module,
-        "before": "\n".join(before),
-        "after": "\n".join(after),
+        "before": before,
+        "after": after,
         "diff": "\n".join(shown),
-        "first": None if lines is None else lines[0],
-        "last": None if lines is None else lines[1],
+        "lines": [] if base is None else list(_place(base.splitlines(), after.splitlines())),
         "category": category,
         "call": call,
     }
-
-
-def _example(subject: Subject) -> str:
-    """A call of middling length."""
-    calls = sorted(subject.inputs, key=lambda arguments: (len(repr(arguments)), repr(arguments)))
-    return f"{subject.name}({', '.join(map(repr, calls[len(calls) // 3]))})"
 
 
 def _place(before: list[str], after: list[str]) -> tuple[int, int]:

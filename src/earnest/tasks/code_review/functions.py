@@ -6,13 +6,12 @@ Those of the standard library are read from the Python that runs, never stored; 
 from __future__ import annotations
 
 import ast
-import asyncio
 import copy
 import importlib
 import inspect
 import random
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -21,28 +20,27 @@ from earnest.tasks.code_review import own
 from earnest.tasks.code_review.mutate import Tree
 
 MOST_LINES, MOST_CHARACTERS = 13, 420  # of a function: every rollout pays for it
-STEPS = 3000  # rounds of loops in one call, after which it counts as endless
-TRIES = 80
+STEPS = 500  # rounds of loops in one call, after which it counts as endless
+TRIES = 60
 
 LIBRARY = {
-    "bisect": {"bisect_left": "sorted_ints int", "bisect_right": "sorted_ints int"},
     "calendar": {"isleap": "year", "leapdays": "year year", "_monthlen": "year month", "_prevmonth": "year month", "_nextmonth": "year month"},
-    "colorsys": {"rgb_to_yiq": "share share share", "rgb_to_hsv": "share share share", "_v": "share share share"},
+    "colorsys": {"rgb_to_yiq": "share share share", "_v": "share share share"},
     "difflib": {"_format_range_unified": "nat nat", "_format_range_context": "nat nat", "_calculate_ratio": "nat nat"},
     "email.base64mime": {"header_length": "data"},
     "email.quoprimime": {"unquote": "hexes", "quote": "letter"},
     "fnmatch": {"fnmatchcase": "word word"},
     "genericpath": {"commonprefix": "words"},
-    "getopt": {"short_has_arg": "letter options", "long_has_args": "word longs"},
+    "getopt": {"short_has_arg": "letter options"},
     "glob": {"has_magic": "path", "escape": "path"},
     "heapq": {"_siftdown": "ints zero index", "heappush": "heap int", "heappop": "heap", "heappushpop": "heap int", "heapreplace": "heap int"},
     "html": {"escape": "markup bool"},
-    "http.cookiejar": {"escape_path": "path", "is_HDN": "host", "reach": "host", "domain_match": "host host", "time2netscape": "nat"},
+    "http.cookiejar": {"escape_path": "path", "is_HDN": "host", "reach": "host", "time2netscape": "nat"},
     "http.cookies": {"_quote": "path"},
     "imaplib": {"Int2AP": "int"},
     "inspect": {"indentsize": "sentence"},
     "ipaddress": {"_count_righthand_zero_bits": "nat bits"},
-    "ntpath": {"isabs": "path", "splitdrive": "path"},
+    "ntpath": {"isabs": "path"},
     "operator": {"countOf": "ints int", "indexOf": "ints int"},
     "posixpath": {"join": "path path", "split": "path", "isabs": "path", "basename": "path", "dirname": "path"},
     "_pydecimal": {"_div_nearest": "int pos", "_rshift_nearest": "int bits", "_sqrt_nearest": "pos pos"},
@@ -53,9 +51,7 @@ LIBRARY = {
         "_splittype": "url", "_splithost": "url", "_splituser": "url", "_splitpasswd": "url", "_splitport": "url", "_splitnport": "url",
         "_splitquery": "url", "_splittag": "url", "_splitattr": "url", "_splitvalue": "url", "quote_plus": "path",
     },
-    "wsgiref.util": {"shift_path_info": "environ"},
     "xml.sax.saxutils": {"escape": "markup", "unescape": "markup", "quoteattr": "markup"},
-    "zipfile": {"_strip_extra": "data ints"},
 }  # fmt: skip
 
 _ALPHABETS = {
@@ -76,50 +72,50 @@ class Subject:
     Attributes:
         module: Where it stands.
         name: Its name.
-        tree: Without docstring, comments and annotations.
+        source: Without docstring, comments and annotations.
         inputs: Argument lists it is tried on.
     """
 
     module: str
     name: str
-    tree: Tree
+    source: str
     inputs: Sequence[tuple[Any, ...]]
 
 
 @lru_cache(maxsize=1)
 def subjects() -> tuple[Subject, ...]:
     """Every function that this Python has and that is short enough."""
-    kinds = {own.__name__: {name: " ".join(f.__annotations__.values()) for name, f in vars(own).items() if inspect.isfunction(f)}}
+    kinds = {
+        own.__name__: {name: " ".join(f.__annotations__.values()) for name, f in vars(own).items() if getattr(f, "__annotations__", None)}
+    }
     found = []
     for module, functions in (kinds | LIBRARY).items():
-        trees = _trees(module)
+        sources = _sources(module, functions)
         for name, kind in functions.items():
-            if name in trees and (text := ast.unparse(trees[name])).count("\n") < MOST_LINES and len(text) <= MOST_CHARACTERS:
+            if name in sources and sources[name].count("\n") < MOST_LINES and len(sources[name]) <= MOST_CHARACTERS:
                 rng = random.Random(f"{module}.{name}")
-                found.append(Subject(module, name, trees[name], tuple(_arguments(kind, rng) for _ in range(TRIES))))
+                found.append(Subject(module, name, sources[name], tuple(_arguments(kind, rng) for _ in range(TRIES))))
     return tuple(found)
 
 
-def _trees(module: str) -> dict[str, Tree]:
-    """The functions of a module, bare."""
+def _sources(module: str, names: Collection[str]) -> dict[str, str]:
+    """Functions of a module, without docstring, comments and annotations; of two with one name the first."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             body = ast.parse(inspect.getsource(importlib.import_module(module))).body
     except (ImportError, OSError, TypeError):
         return {}
-    return {node.name: _bare(node) for node in reversed(body) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    return {node.name: _bare(node) for node in reversed(body) if getattr(node, "name", "") in names}
 
 
-def _bare(tree: Tree) -> Tree:
+def _bare(tree: Tree) -> str:
     if ast.get_docstring(tree) is not None:
         tree.body = tree.body[1:] or [ast.Pass()]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.arg):
-            node.annotation = None
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            node.returns = None
-    return ast.parse(ast.unparse(tree)).body[0]
+    for argument in (node for node in ast.walk(tree) if isinstance(node, ast.arg)):
+        argument.annotation = None
+    tree.returns = None
+    return ast.unparse(tree)
 
 
 def _arguments(kinds: str, rng: random.Random) -> tuple[Any, ...]:
@@ -139,9 +135,7 @@ def _value(kind: str, rng: random.Random) -> Any:
         "heap": lambda: sorted(rng.randint(-2, 6) for _ in range(rng.randint(1, 6))),
         "span": lambda: tuple(sorted(rng.randint(0, 9) for _ in range(2))),
         "words": lambda: [_value("word", rng) for _ in range(rng.randint(0, 3))],
-        "longs": lambda: [_value("word", rng) + rng.choice(("", "=")) for _ in range(rng.randint(1, 3))],
         "table": lambda: {rng.choice("abc"): rng.randint(0, 3) for _ in range(rng.randint(0, 3))},
-        "environ": lambda: {"PATH_INFO": "/" + _value("path", rng), "SCRIPT_NAME": rng.choice(("", "/a"))},
         "bool": lambda: rng.random() < 0.5,
         "share": lambda: rng.choice((0.0, 0.25, 0.5, 0.75, 1.0)),
         "year": lambda: rng.choice((1899, 1900, 1996, 1999, 2000, 2001, 2023, 2024, 2100)),
@@ -153,14 +147,9 @@ def _value(kind: str, rng: random.Random) -> Any:
 class Running:
     """A function that can be called, again and again, as one that lives on: what a default keeps, it keeps."""
 
-    def __init__(self, module: str, name: str, source: str | Tree) -> None:
-        tree = ast.parse(source).body[0] if isinstance(source, str) else copy.deepcopy(source)
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.For, ast.While)):
-                node.body.insert(0, ast.Expr(ast.Call(ast.Name("_step", ast.Load()), [], [])))
-        wrapped = ast.fix_missing_locations(ast.Module([tree], []))
+    def __init__(self, module: str, name: str, source: str) -> None:
         namespace = {**vars(importlib.import_module(module)), "_step": self._step}
-        exec(compile(wrapped, f"<{name}>", "exec"), namespace)  # ours or the library's, with one place changed: no text of a model
+        exec(_compiled(name, source), namespace)  # ours or the library's, with one place changed: no text of a model
         self.function, self.steps = namespace[name], 0
 
     def _step(self) -> None:
@@ -173,17 +162,23 @@ class Running:
         given, self.steps = copy.deepcopy(list(arguments)), 0
         before = _shown(given)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a coroutine that nobody awaits
-                result = self.function(*given)
-                result = asyncio.run(result) if inspect.iscoroutine(result) else result
-                told = _shown(result)
+            result = self.function(*given)
+            told = _shown(_awaited(result) if inspect.iscoroutine(result) else result)
         except EndlessError:
             told = "endless"
         except Exception as error:
             told = type(error).__name__
         after = _shown(given)
         return told if after == before else f"{told}, arguments {after}"
+
+
+def _awaited(coroutine: Any) -> Any:
+    """What a coroutine gives that waits for nothing but its turn."""
+    while True:
+        try:
+            coroutine.send(None)
+        except StopIteration as done:
+            return done.value
 
 
 def _shown(value: Any) -> str:
@@ -193,18 +188,41 @@ def _shown(value: Any) -> str:
     return type(value).__name__
 
 
-def outcomes(subject: Subject, tree: Tree) -> list[str]:
+@lru_cache(maxsize=256)
+def _compiled(name: str, source: str) -> Any:
+    """The code of a function, with every round of its loops counted."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.For, ast.While)):
+            node.body.insert(0, ast.Expr(ast.Call(ast.Name("_step", ast.Load()), [], [])))
+    return compile(ast.fix_missing_locations(tree), f"<{name}>", "exec")
+
+
+def outcomes(subject: Subject, source: str) -> Iterator[str]:
     """What a version of a function gives on every input, each once, then on the first ones again."""
-    running = Running(subject.module, subject.name, tree)
-    return [running.call(arguments) for arguments in (*subject.inputs, *subject.inputs[:10])]
+    running = Running(subject.module, subject.name, source)
+    return (running.call(arguments) for arguments in (*subject.inputs, *subject.inputs[:10]))
 
 
-def witness(subject: Subject, one: Tree, other: Tree) -> str:
-    """The shortest call, made twice on fresh copies, that tells two versions apart; "" where none does."""
-    calls = sorted(subject.inputs, key=lambda arguments: (len(repr(arguments)), repr(arguments)))
-    for arguments in calls:
-        left, right = (Running(subject.module, subject.name, tree) for tree in (one, other))
-        for _ in range(2):
-            if left.call(arguments) != right.call(arguments):
-                return f"{subject.name}({', '.join(map(repr, arguments))})"
+def differs(subject: Subject, source: str, usual: Sequence[str]) -> bool:
+    """Whether some input tells a version from what is usual."""
+    return any(told != wanted for told, wanted in zip(outcomes(subject, source), usual, strict=True))
+
+
+def calls(subject: Subject) -> list[tuple[Any, ...]]:
+    """The inputs, the shortest first."""
+    return sorted(subject.inputs, key=lambda arguments: (len(repr(arguments)), repr(arguments)))
+
+
+def witness(subject: Subject, one: str, other: str) -> str:
+    """The shortest call that tells two versions apart, made once or twice; "" where none does."""
+    for arguments in calls(subject):
+        left, right = (Running(subject.module, subject.name, source) for source in (one, other))
+        if any(left.call(arguments) != right.call(arguments) for _ in range(2)):
+            return written(subject, arguments)
     return ""
+
+
+def written(subject: Subject, arguments: Sequence[Any]) -> str:
+    """A call as text."""
+    return f"{subject.name}({', '.join(map(repr, arguments))})"

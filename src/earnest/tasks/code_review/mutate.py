@@ -1,14 +1,11 @@
-"""Changes to one function: a bug at one place, or an edit that changes nothing.
-
-A mutation is a function of a tree and a random generator; it yields changed copies, each different from the tree in one place.
-"""
+"""Changes to one function: a bug at one place, or an edit that changes nothing."""
 
 from __future__ import annotations
 
 import ast
-import copy
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 
 CATEGORIES = ("comparison", "boundary", "operator", "variable", "return", "arguments", "dropped", "off_by_one", "default", "exception")
 
@@ -19,40 +16,40 @@ _COMPUTED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv
 _MIRRORED = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.Eq, ast.NotEq: ast.NotEq}
 
 Tree = ast.FunctionDef | ast.AsyncFunctionDef
-Change = Callable[[ast.AST], ast.AST | list | None]  # the node in place of another; None where it has no such change
+Change = Callable[[ast.AST], ast.AST | list[ast.AST]]  # what comes in place of a node
+Maker = Callable[[], str]  # makes the changed source
 
 
-def bugs(tree: Tree, rng: random.Random) -> Iterator[tuple[str, Tree]]:
-    """Every one-place bug, with its category."""
-    for category in CATEGORIES:
-        for number, node in enumerate(ast.walk(tree)):
-            for change in _CHANGES[category](node, tree, rng):
-                made = _changed(tree, number, change)
-                if made is not None:
-                    yield category, made
+def bugs(source: str, rng: random.Random) -> list[tuple[str, Maker]]:
+    """Every one-place bug, with its category; each is made when it is called."""
+    tree = ast.parse(source).body[0]
+    return [
+        (category, partial(_changed, source, number, change))
+        for category in CATEGORIES
+        for number, node in enumerate(ast.walk(tree))
+        for change in _CHANGES[category](node, tree, rng)
+    ]
 
 
-def edits(tree: Tree, rng: random.Random) -> Iterator[tuple[str, Tree]]:
+def edits(source: str, rng: random.Random) -> list[Maker]:
     """Changes that mean the same, or should: whoever uses them must try them, as they must the bugs."""
-    for number, node in enumerate(ast.walk(tree)):
-        for change in _same(node):
-            made = _changed(tree, number, change)
-            if made is not None:
-                yield "rewritten", made
+    tree = ast.parse(source).body[0]
+    made = [partial(_changed, source, number, change) for number, node in enumerate(ast.walk(tree)) for change in _same(node)]
     for name in _locals(tree):
         new = rng.choice(("item", "value", "current", "entry", "result"))
         if new not in _names(tree):
-            yield "renamed", _renamed(tree, name, new)
+            made.append(partial(_renamed, source, name, new))
+    return made
 
 
-def _changed(tree: Tree, number: int, change: Change) -> Tree | None:
-    """A copy of the tree with the node at a place of its walk changed."""
-    made = copy.deepcopy(tree)
-    target = next(node for place, node in enumerate(ast.walk(made)) if place == number)
+def _changed(source: str, number: int, change: Change) -> str:
+    """The source with the node at a place of its walk changed."""
+    module = ast.parse(source)
+    target = next(node for place, node in enumerate(ast.walk(module.body[0])) if place == number)
     replacement = change(target)
-    if replacement is target:
-        return ast.fix_missing_locations(made)
-    return ast.fix_missing_locations(_Replace(target, replacement).visit(made)) if replacement is not None else None
+    if replacement is not target:
+        module = _Replace(target, replacement).visit(module)
+    return ast.unparse(ast.fix_missing_locations(module))
 
 
 class _Replace(ast.NodeTransformer):
@@ -89,9 +86,10 @@ def _operator(node: ast.AST, tree: Tree, rng: random.Random) -> Iterator[Change]
 
 
 def _variable(node: ast.AST, tree: Tree, rng: random.Random) -> Iterator[Change]:
-    others = sorted({*_locals(tree), *(arg.arg for arg in tree.args.args)} - {getattr(node, "id", "")})
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and others and node.id in {*_locals(tree), *_arguments(tree)}:
-        yield _set(id=rng.choice(others))
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        names = [*_arguments(tree), *_locals(tree)]
+        if node.id in names and len(names) > 1:
+            yield _set(id=rng.choice([name for name in names if name != node.id]))
 
 
 def _return(node: ast.AST, tree: Tree, rng: random.Random) -> Iterator[Change]:
@@ -111,7 +109,11 @@ def _dropped(node: ast.AST, tree: Tree, rng: random.Random) -> Iterator[Change]:
         yield lambda found: ast.Pass()
     if isinstance(node, ast.Await):
         yield lambda found: found.value
-    if isinstance(node, (ast.If, ast.For, ast.While)) and node.orelse and not (len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)):
+    if (
+        isinstance(node, (ast.If, ast.For, ast.While))
+        and node.orelse
+        and not (len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If))
+    ):
         yield _set(orelse=[])
 
 
@@ -174,7 +176,10 @@ def _same(node: ast.AST) -> Iterator[Change]:
     if isinstance(node, ast.If) and node.orelse and not isinstance(node.orelse[0], ast.If) and not isinstance(node.body[-1], ast.Return):
         yield lambda found: ast.If(ast.UnaryOp(ast.Not(), found.test), found.orelse, found.body)
     if isinstance(node, ast.Return) and isinstance(node.value, (ast.BinOp, ast.Call, ast.Compare)):
-        yield lambda found: [ast.Assign([ast.Name("answer", ast.Store())], found.value, lineno=1), ast.Return(ast.Name("answer", ast.Load()))]
+        yield lambda found: [
+            ast.Assign([ast.Name("answer", ast.Store())], found.value, lineno=1),
+            ast.Return(ast.Name("answer", ast.Load())),
+        ]
 
 
 _COMPLEMENT = {ast.Eq: ast.NotEq, ast.Lt: ast.GtE, ast.In: ast.NotIn, ast.Is: ast.IsNot}
@@ -194,9 +199,9 @@ def _names(tree: Tree) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | set(_arguments(tree))
 
 
-def _renamed(tree: Tree, old: str, new: str) -> Tree:
-    made = copy.deepcopy(tree)
-    for node in ast.walk(made):
+def _renamed(source: str, old: str, new: str) -> str:
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id == old:
             node.id = new
-    return made
+    return ast.unparse(tree)

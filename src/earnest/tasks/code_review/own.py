@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 # Kinds of values that a function is tried on, see `inputs`.
 nat = pos = year = int
 word = letter = sentence = numeral = brackets = str
@@ -94,7 +92,7 @@ def remember(value: int, seen: maybe_ints = None):
     if value in seen:
         return False
     seen.append(value)
-    return len(seen)
+    return value + len(seen)
 
 
 def binary_search(items: sorted_ints, wanted: int):
@@ -363,24 +361,79 @@ def skip_negative(numbers: ints):
     return total
 
 
-async def doubled(number: int):
-    await asyncio.sleep(0)
-    return number * 2
+class Later:
+    """A value that is there when it is awaited."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __await__(self):
+        return self.value
+        yield
 
 
-async def double_then_add(number: int, more: int):
-    twice = await doubled(number)
-    return twice + more
+def fetch(number):
+    return Later(number * 2)
 
 
-async def sum_of_doubles(numbers: ints):
+async def fetch_and_add(number: int, more: int):
+    found = await fetch(number)
+    return found + more
+
+
+async def fetch_all(numbers: ints):
     total = 0
     for number in numbers:
-        total += await doubled(number)
+        total += await fetch(number)
     return total
 
 
-async def largest_double(first: int, second: int):
-    one = await doubled(first)
-    other = await doubled(second)
+async def fetch_larger(first: int, second: int):
+    one = await fetch(first)
+    other = await fetch(second)
     return one if one > other else other
+
+
+async def fetch_until(numbers: ints, limit: int):
+    found = []
+    for number in numbers:
+        value = await fetch(number)
+        if value > limit:
+            break
+        found.append(value)
+    return found
+
+
+def checked_sum(numbers: ints):
+    for number in numbers:
+        if number < 0:
+            raise ValueError("negative")
+    return sum(numbers)
+
+
+def item_at(items: ints, index: int):
+    if index < 0 or index >= len(items):
+        raise IndexError(index)
+    return items[index]
+
+
+def parse_pair(text: brackets):
+    if ")" not in text:
+        raise ValueError("no bracket")
+    left, right = text.split(")", 1)
+    return [left, right]
+
+
+def letters_by_place(text: letter, places: maybe_dict = None):
+    if places is None:
+        places = {}
+    for index, letter in enumerate(text):
+        places.setdefault(letter, []).append(index)
+    return places
+
+
+def queue_up(name: letter, queue: maybe_ints = None):
+    if queue is None:
+        queue = []
+    queue.append(name)
+    return len(queue)

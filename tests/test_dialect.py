@@ -122,7 +122,7 @@ def test_other_templates_get_tools_in_words(name):
         ("llava_next", "lists of parts"),
         ("gptoss", r"'<\|channel\|>final<\|message\|>' before each answer"),
         ("muse_glimmer", "before each answer"),
-        ("{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}", "special"),
+        (tiny.CHATML.replace("<|im_end|>", " END"), "no special token"),
         (tiny.CHATML.replace("m['content']", "m['content'] if loop.last else '...'"), "do not begin"),
         (tiny.CHATML.replace("m['content']", "m['content'] if loop.last or m['role'] == 'user' else '...'"), "no prefix is kept"),
     ],
@@ -176,7 +176,7 @@ def test_a_trajectory_holds_its_turns_and_answers_and_reads_back(name, thinking)
     assert len(parts) == 5 and "found" in parts[1] and "refunded" in parts[3]
     ends = [shown(dialect, [dialect.form.call_end])] * 2 + [shown(dialect, [dialect.form.answer_end])]
     for part, end, message in zip(parts[::2], ends, STORY[::2], strict=True):
-        assert part.endswith(end) and dialect.ends
+        assert part.endswith(end) and dialect.tokenizer.encode(end)[0] in dialect.ends
         opened = text.opens_thinking(shown(dialect, prompt))
         body = text.split_thinking(part.removesuffix(end), opened, thinking).content
         assert dialect.message(dialect.parse(body)) == message
@@ -213,6 +213,21 @@ def test_the_newline_after_the_end_of_a_turn_is_given():  # S-CT-02
     words = dialect_of(tiny.CHATML)
     given = words.after([ToolCall("find", {})], [told("7")])
     assert shown(words, given) == "\n<|im_start|>user\n<tool_response>7</tool_response><|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "ended", "given"),
+    [
+        ("qwen2_5", "<|endoftext|>", "<|im_end|>\n<|im_start|>user\n"),
+        ("glm4moe", "<|im_end|>", "<|observation|>\n<tool_response>\n"),
+        ("gemma4", "<turn|>", "<|tool_response>response:find"),
+        (tiny.CHATML.replace("<|im_end|>", ""), "<|im_end|>", "\n<|im_start|>user\n<tool_response>"),  # nothing but the end closes a turn
+    ],
+)
+def test_where_a_turn_ends_otherwise_than_the_template_would_its_own_end_follows(name, ended, given):
+    dialect = dialect_of(name)
+    (end,) = dialect.tokenizer.encode(ended)
+    assert shown(dialect, dialect.after([ToolCall("find", {})], [told("7")], end)).startswith(given)
 
 
 def test_sampled_ids_are_kept_where_the_tokenizer_would_write_them_otherwise():  # S-CT-01
@@ -656,8 +671,9 @@ def test_a_method_is_described_without_self():
 
 TAGS = [
     "<tool_call>", "</tool_call>", "<function=find>", "</function>", "<parameter=email>", "</parameter>", "<arg_key>", "</arg_key>",
-    "<arg_value>", "</arg_value>", "<|tool_call>", "<tool_call|>", '<|"|>', "call:find", "{", "}", "[", "]", "<|tool_call_start|>", "<|tool_call_end|>",
-    "find(", "email=", "'", '"', ")", ",", ":", "<|python_tag|>", '{"name":', '"parameters":', "1", "\\", "\n", "a", "\ud800", ";",
+    "<arg_value>", "</arg_value>", "<|tool_call>", "<tool_call|>", '<|"|>', "call:find", "{", "}", "[", "]", "<|tool_call_start|>",
+    "<|tool_call_end|>", "find(", "email=", "'", '"', ")", ",", ":", "<|python_tag|>", '{"name":', '"parameters":', "1", "\\", "\n", "a",
+    "\ud800", ";",
 ]  # fmt: skip
 
 

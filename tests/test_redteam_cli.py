@@ -83,7 +83,8 @@ def test_what_cannot_run_exits_with_2(folder):
     failed_with(redteam("exact_task.py", "--gold", "gold"), "--gold", "--rows")
     failed_with(redteam("exact_task.py:exact", "--rows", "r.jsonl", "--data", "d.jsonl"), "--rows and --data")
     (folder / "file").write_text("")
-    failed_with(redteam("exact_task.py", "--out", "file/below"), "Cannot write")
+    failed_with(redteam("exact_task.py", "--out", "file/below"), "--out file/below cannot be written")
+    failed_with(redteam("exact_task.py", "--deadline", "0"), "--deadline must be above 0")
 
 
 def test_a_baseline_accepts_and_reports_what_went_stale(folder):

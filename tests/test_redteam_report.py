@@ -247,13 +247,14 @@ def test_a_fact_says_example_marks_hits_check_and_fix():
         assert part in block, block
 
 
-def test_findings_that_show_the_same_are_told_once():
+def test_findings_of_one_family_are_told_once():
     same = finding(attack="gen.space", flaw="Nothing at all is paid.")
     other = finding(attack="gen.echo", flaw="The prompt is paid.", example="Question 1")
+    elsewhere = finding(attack="json.nan", family="format", flaw="NaN is paid.", example='{"p": NaN}')
     another = dataclasses.replace(LEAD, attack="len.short", flaw="Being short is paid.", example=".")
-    assert [(one.attack, [f.attack for f in more]) for one, more in grouped([finding(), same, other, FAULT, LEAD, another])] == [
-        ("gen.empty", ["gen.space"]),
-        ("gen.echo", []),
+    assert [(one.attack, [f.attack for f in more]) for one, more in grouped([finding(), same, other, elsewhere, FAULT, LEAD, another])] == [
+        ("gen.empty", ["gen.space", "gen.echo"]),
+        ("json.nan", []),
         ("fault.raised", []),
         ("gen.whitespace", ["len.short"]),
     ]

@@ -468,7 +468,8 @@ def test_hand_offs_as_json_are_attacked_too_and_our_own_verifier_stands():
     assert not hand_found(reward(value), check=check, oracle=json_oracle)
     present = reward(lambda text, row: float("hand_off" in text if row["needs_human"] else check(text, row)))
     findings = hand_found(present, check=check, oracle=json_oracle)
-    assert {"handoff.empty_note", "handoff.boilerplate", "handoff.another_note"} <= {f.attack for f in findings if f.certainty == "fact"}
+    # the note of another case is paid in full as it stands, so it is an honest wrong answer that is
+    assert {"handoff.empty_note", "handoff.boilerplate", "honest.wrong"} <= {f.attack for f in findings if f.certainty == "fact"}
     both = reward(lambda text, row: float(row["answer"] in text if not row["needs_human"] else "hand_off" in text))
     assert "handoff.and_answer" in {f.attack for f in hand_found(both, check=check, oracle=json_oracle)}
 

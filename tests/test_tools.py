@@ -2,16 +2,21 @@
 
 import inspect
 import math
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from earnest import UserError
-from earnest.environment import answer_to, begin
-from earnest.rewards.calls import ToolCall, is_error
+from earnest import Task, UserError, load_task
+from earnest.check import check_task
+from earnest.environment import acted, answer_to, begin
+from earnest.redteam.audit import audit
+from earnest.rewards.calls import ToolCall, as_messages, is_error
+from earnest.rows import Rows, load_rows
 from earnest.sandbox import Limits
-from earnest.task import Task
+from earnest.task import judge
 from earnest.tools import BM25, KEPT, cut, python_tool, read_documents, search_tool, words
 
 PYTHON = python_tool()
@@ -195,3 +200,48 @@ def test_no_documents_is_a_mistake_of_the_task():
 def test_documents_are_read_a_line_each(tmp_path):
     (tmp_path / "d.jsonl").write_text('{"text": "é"}\n\n{"title": "t", "text": "b"}\n', encoding="utf-8")
     assert read_documents(tmp_path / "d.jsonl") == [{"text": "é"}, {"title": "t", "text": "b"}]
+
+
+GUIDE = Path(__file__).parents[1] / "docs" / "environments.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_environment_of_the_guide_is_short_sound_and_clean(tmp_path):
+    (tmp_path / "guide_store.py").write_text(BLOCKS[0], encoding="utf-8")
+    task = load_task(str(tmp_path / "guide_store.py"))
+    rows = load_rows(task)
+    report = check_task(task, rows)
+    assert report.ok and report.ceiling == 1.0, report.findings
+    found = audit(task, Rows({"dev": rows.by_split["dev"]}, rows.where, rows.source), search_calls=0)
+    assert not found.exploitable and not [f for f in found.findings if f.certainty == "fact"]
+    assert sum(bool(line.strip()) for line in BLOCKS[0].splitlines()) <= 44
+
+
+def test_the_guides_other_code_does_what_it_says():
+    world = {"__name__": "guide"}
+    told = 0
+    for block in BLOCKS:
+        exec(block, world)
+        for line in block.splitlines():
+            shown, arrow, answer = line.partition("# -> ")
+            if arrow:
+                told += 1
+                assert eval(shown, world) == eval(answer), line
+    assert told == 12
+    turns = [{"role": "assistant", "content": "", "tool_calls": [{}] * 2}, {"role": "tool"}, {"role": "assistant", "tool_calls": [{}]}]
+    assert world["few_calls"]([turns, []]) == [-0.05, 0.0]
+
+
+def test_the_scripts_that_the_guide_asks_for_earn_nothing():
+    world = {"__name__": "guide"}
+    exec(BLOCKS[0], world)
+    task = world["task"]
+    for row in task.rows[::20]:
+        thing, other = row["pair"]
+        everything = [("move", {"thing": name, "shelf": row["shelves"][other]}) for name in row["shelves"]]
+        wrong_way = [("move", {"thing": other, "shelf": row["shelves"][thing]})]
+        again = [("find", {"thing": other})] * 8
+        for script in (as_messages(everything, answer="done"), "done", as_messages(again), as_messages(wrong_way)):
+            messages, environment = acted(task, row, script)
+            paid = world["moved"](environments=[environment], shelves=[row["shelves"]], pair=[row["pair"]])
+            assert paid == [0.0] and not judge(task, messages, row, environment).correct

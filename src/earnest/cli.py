@@ -190,9 +190,9 @@ def run_command(arguments: Sequence[str]) -> int:
         errors.print(full, style="bold red", markup=False, highlight=False, soft_wrap=True)
         return 2
     except KeyboardInterrupt:
-        errors.print(
-            "earnest: interrupted. What was done so far is in the run directory; `earnest report RUN` shows it.", style="bold yellow"
-        )
+        keeps = not arguments or arguments[0] not in ("check", "redteam", "sandbox")
+        kept = " What was done so far is in the run directory; `earnest report RUN` shows it." if keeps else ""
+        errors.print(f"earnest: interrupted.{kept}", style="bold yellow")
         return 130
 
 
@@ -289,8 +289,7 @@ def _redteam(command: Redteam, console: Console) -> int:
         seen = replay(Path(command.task))
         print_replay(seen, console)
         return 1 if seen.suspicious else 0
-    if command.update_baseline and command.baseline is None:
-        raise UserError("--update-baseline needs to know the file: add --baseline FILE.")
+    _check_redteam(command)
     from earnest.redteam.audit import audit
     from earnest.redteam.baseline import compare, read_baseline, write_baseline
     from earnest.redteam.printing import print_audit
@@ -320,6 +319,20 @@ def _redteam(command: Redteam, console: Console) -> int:
     for path in written:
         console.print(f"written: {path}", soft_wrap=True, markup=False, highlight=False)
     return 1 if compared.fails else 0
+
+
+def _check_redteam(command: Redteam) -> None:
+    """Refuse what would be noticed only after the whole audit."""
+    if command.update_baseline and command.baseline is None:
+        raise UserError("--update-baseline needs to know the file: add --baseline FILE.")
+    if command.deadline <= 0 or command.search_calls < 0:
+        raise UserError("--deadline must be above 0 seconds, and --search-calls 0 or more.")
+    for option, path in (("--out", command.out), ("--json", command.json), ("--sarif", command.sarif), ("--baseline", command.baseline)):
+        folder = (
+            None if path is None else next(p for p in (path if option == "--out" else path.parent, *path.absolute().parents) if p.exists())
+        )
+        if folder is not None and not (folder.is_dir() and os.access(folder, os.W_OK)):
+            raise UserError(f"{option} {path} cannot be written: '{folder}' is no folder that you may write to. Name another place.")
 
 
 def _attackable(command: Redteam) -> Task:

@@ -139,7 +139,7 @@ class Dialect:
             message["tool_calls"] = [words.entry(call.name, call.arguments, call.id) for call in turn.calls]
         return message
 
-    def after(self, calls: Sequence[ToolCall], results: Sequence[Message]) -> list[int]:
+    def after(self, calls: Sequence[ToolCall], results: Sequence[Message], ended: int | None = None) -> list[int]:
         """Token ids between the one that ended a turn and the point where the model writes again: what the tools answered.
 
         The text of a special token in an answer is broken by a space: no tool can end a turn or begin one.
@@ -147,10 +147,13 @@ class Dialect:
         Args:
             calls: The turn's calls.
             results: The tools' messages, one a call, in the same order.
+            ended: The token that ended the turn, if it was another than the template's: then that one follows too.
         """
         names = [call.name if call.name.isidentifier() else "unknown" for call in calls]
         texts = [self._harmless(str(result.get("content") or "")) for result in results]
-        return self._encode(self._following(names, texts, self.form))[1:]
+        following = self._following(names, texts, self.form)
+        ids = self._encode(following.lstrip())
+        return ids[1:] if ids[0] == (self.form.call_end if ended is None else ended) else self._encode(following)
 
     def turn(self, message: Message) -> str:
         """Text of an assistant turn without its last token and without thinking, such that `parse` gives it back; for imitation.
@@ -269,7 +272,7 @@ class Dialect:
         following = self._following(["a"], [f"{MARK}1"], form)
         if f"{MARK}1" not in following:
             raise _UnfitError("it leaves out what a user says after the model")
-        return replace(form, call_end=self._first(following))
+        return replace(form, call_end=form.answer_end)
 
     def _answer(self) -> tuple[int, str]:
         """The end of a plain answer, and the white space before it."""
@@ -318,7 +321,7 @@ class Dialect:
         place = whole.find(said, asked)
         if asked < 0 or place < 0:
             raise _UnfitError("it writes a turn differently once something follows, so that no prefix is kept")
-        return whole[place + len(said) :].lstrip()
+        return whole[place + len(said) :]
 
     def _split(self, conversation: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None) -> tuple[str, str]:
         """A conversation's text before and after the point where the model starts to write its last turn."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -42,6 +43,8 @@ def schemas_of(tools: Iterable[Callable[..., Any]]) -> list[dict[str, Any]]:
     for tool in tools:
         name = getattr(tool, "__name__", "")
         try:
+            if stars := _stars(tool):
+                raise ValueError(f"it takes {stars}")
             schemas.append(get_json_schema(tool))
         except Exception as error:
             raise UserError(
@@ -52,20 +55,27 @@ def schemas_of(tools: Iterable[Callable[..., Any]]) -> list[dict[str, Any]]:
     return schemas
 
 
+def _stars(tool: Callable[..., Any]) -> str:
+    """Arguments without a name of their own, which a model cannot give: `*args`, `**kwargs`."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return ", ".join(f"'{parameter}'" for parameter in inspect.signature(tool).parameters.values() if parameter.kind in kinds)
+
+
 def _missing(tool: Callable[..., Any], error: Exception) -> str:
     """What a tool lacks."""
-    if not inspect.getdoc(tool):
+    told = inspect.getdoc(tool) or ""
+    if not told:
         return "has no docstring, and the model is told by it what the tool does"
     try:
         parameters = inspect.signature(tool).parameters.values()
+        if stars := _stars(tool):
+            return f"takes {stars}, but a model can only give arguments that are named one by one"
     except (TypeError, ValueError):
         return f"cannot be described: {error}"
     for parameter in parameters:
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            return f"takes '{parameter}', but a model can only give arguments that are named one by one"
         if parameter.annotation is parameter.empty:
             return f"has no type for its argument '{parameter.name}'"
-        if f"{parameter.name}:" not in (inspect.getdoc(tool) or "") and f"{parameter.name} (" not in (inspect.getdoc(tool) or ""):
+        if not re.search(rf"^\s+{parameter.name}\b.*:", told, re.MULTILINE):
             return f"has no line for its argument '{parameter.name}' under 'Args:' in its docstring"
     return f"cannot be described: {error}"
 

@@ -104,6 +104,12 @@ class Asker:
                 self._known[key] = paid
         return [self._known[key] for key in keys]
 
+    def show(self, answers: Sequence[Asked]) -> None:
+        """Show answers to the rewards alone, for what they leave behind."""
+        for start in range(0, len(answers), BATCH):
+            for function in range(len(self.names)):
+                self._one(function, answers[start : start + BATCH])
+
     def ask_again(self, answers: Sequence[Asked]) -> list[Paid]:
         """The same as one call, nothing remembered: to see whether marks depend on what stands beside them."""
         if not answers:
@@ -215,6 +221,9 @@ def _serve(pipe: Any, other_end: Any, task: Task, cases: Sequence[Case]) -> None
     sink = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(sink, descriptor)
+    for stream in (sys.stdout, sys.stderr):  # a reward that prints what it reads is not broken by half a surrogate pair
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     while True:
         try:

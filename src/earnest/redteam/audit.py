@@ -29,7 +29,8 @@ from earnest.task import Answer, Task
 
 ROWS = 16  # rows attacked, where asking is cheap
 # Rows by the seconds that one answer takes: far apart, so that a busy machine attacks the same rows as an idle one.
-AFFORDABLE = ((ROWS, 0.006), (8, 0.025), (4, float("inf")))
+AFFORDABLE = ((ROWS, 0.006), (8, 0.025), (4, 0.2), (2, float("inf")))
+SECONDS = 240.0  # after which no further attack of the catalog is begun
 SLOW = 20.0  # times the usual, from two seconds on
 
 
@@ -87,6 +88,7 @@ class Audit:
     seconds: float
     seed: int
     weighing: Weighing | None = None
+    late: bool = False
 
     @property
     def exploitable(self) -> bool:
@@ -128,13 +130,19 @@ def audit(
             asker.forget()
             targets = targets_of(task, cases, chosen, asker, folder, seed)
             ground = replace(ground_of(targets, asker), cases=cases)
-            outcomes = {attack.id: attacked(attack, ground, asker) for attack in catalog}
-            found = [f for attack in catalog for f in judge_attack(attack, outcomes[attack.id], asker.names)]
+            guessed = getattr(task.check, "guessed", False)
+            end = time.monotonic() + SECONDS
+            catalog = sorted(catalog, key=lambda attack: targets[0].form.kind not in attack.kinds)  # made for such answers: first
+            outcomes = {attack.id: attacked(attack, ground, asker) if time.monotonic() < end else [] for attack in catalog}
+            late = time.monotonic() > end
+            found = [f for attack in catalog for f in judge_attack(attack, outcomes[attack.id], asker.names, guessed)]
             every = [o for them in outcomes.values() for o in them]
             found += blind(ground, asker.names)
             found += judge_faults(every, asker.names, [ground.right[ground.position(o.target)] for o in every])
             asker.close()  # what hostile programs did to the process that scored them must not be held against the rewards
-            found += unsteady(ground, asker, every) + slow(ground, asker, every)
+            restless = unsteady(ground, asker, every)
+            found = [_steadied(f, ground, asker) for f in found] if restless else found
+            found += restless + slow(ground, asker, every)
             found += [f for rule in RULES for f in rule(ground, asker)]
             if search_calls:
                 found += search(ground, asker, search_calls, seed, found)
@@ -158,6 +166,7 @@ def audit(
         time.monotonic() - began,
         seed,
         weighing,
+        late,
     )
 
 
@@ -220,6 +229,11 @@ def attacked(attack: Attack, ground: Ground, asker: Asker) -> list[Outcome]:
     A control that the check accepts is no wrong answer, so it excuses nothing of what the check refuses.
     """
     tries = [(i, made) for i, target in enumerate(ground.targets) for made in attack.tries(target)]
+    if attack.family == "code" and tries:  # what the last hostile program did to the process that scores must not help this one
+        asker.close()
+    alarmed = [(i, made.answer) for i, made in tries if made.canary is not None]
+    asker.show(alarmed)  # before the check sees them, which may run them as well: that trains nothing
+    ran = [made.canary is not None and made.canary.exists() for _, made in tries]
     paid = asker.ask([(i, made.answer) for i, made in tries])
     controls = iter(asker.ask([(i, made.control) for i, made in tries if made.control is not None]))
     return [
@@ -231,8 +245,9 @@ def attacked(attack: Attack, ground: Ground, asker: Asker) -> list[Outcome]:
             _excuse(attack, next(controls)) if made.control is not None else None,
             ground.levels[i],
             ground.by_function[i],
+            hit,
         )
-        for (i, made), p in zip(tries, paid, strict=True)
+        for (i, made), p, hit in zip(tries, paid, ran, strict=True)
     ]
 
 
@@ -288,6 +303,17 @@ def unsteady(ground: Ground, asker: Asker, outcomes: Sequence[Outcome]) -> list[
     return found
 
 
+def _steadied(found: Finding, ground: Ground, asker: Asker) -> Finding:
+    """Of a reward with changing marks: a finding that does not come again is chance, and no fact."""
+    place = next((i for i, target in enumerate(ground.targets) if target.case.place == found.place), None)
+    if found.kind == "fault" or found.certainty != "fact" or place is None:
+        return found
+    again = [asker.ask_again([(place, found.example)])[0].total for _ in range(3)]
+    if all(_same(total, found.earned) for total in again):
+        return found
+    return replace(found, certainty="lead", detail="the reward gives changing marks, so this may be chance")
+
+
 def slow(ground: Ground, asker: Asker, outcomes: Sequence[Outcome]) -> list[Finding]:
     """Answers that take far longer than usual, each asked alone to be sure."""
     usual = float(np.median([paid.seconds for paid in ground.right]))
@@ -337,6 +363,8 @@ def _rank(found: Finding, loose: set[str]) -> tuple[Any, ...]:
     """Facts first, of those exploits, of those what is wrong by any contract, and what earns most."""
     certainty, kind = {"fact": 0, "lead": 1, "question": 2}, {"exploit": 0, "fault": 1, "false reject": 2}
     share = -found.share if found.share == found.share else 0.0
+    if found.attack == "fault.unsteady":  # it makes all else doubtful
+        return (-1,)
     return certainty[found.certainty], kind[found.kind], found.attack in loose, share, found.attack
 
 

@@ -8,8 +8,9 @@ than being right.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ from earnest.task import Answer
 
 SLACK = 0.1  # of R - W: terms of taste, such as a bonus for brevity, move honest answers by that much
 
+_WORD = re.compile(r"\w+")
 LIKENESS = 0.9  # of the way from wrong to right: below, free text may be paid for likeness
 
 Kind = Literal["exploit", "false reject", "fault"]
@@ -63,6 +65,7 @@ class Outcome:
         control: What the control earned in total; None where it has none of its own.
         level: What the row pays in total.
         levels: The same, function by function.
+        ran: Whether a reward, and not the check, ran it as code.
     """
 
     attack: Attack
@@ -72,6 +75,7 @@ class Outcome:
     control: float | None
     level: Level
     levels: tuple[Level, ...] = ()
+    ran: bool = False
 
     @property
     def refused(self) -> bool:
@@ -106,13 +110,11 @@ class Outcome:
     @property
     def for_likeness(self) -> bool:
         """Whether free text is paid in part for words it shares with the right one, as F1 and its like do: that may be meant."""
-        shares = self.target.form.kind == "text" and self.target.form.core.strip().lower() in str(self.tried.answer).lower()
-        return shares and self.paid.total is not None and self.level.share(self.paid.total) < LIKENESS
-
-    @property
-    def ran(self) -> bool:
-        """Whether the reward ran it as code."""
-        return self.tried.canary is not None and self.tried.canary.exists()
+        if self.target.form.kind != "text" or self.paid.total is None:
+            return False
+        gold, said = (set(_WORD.findall(text.casefold())) for text in (self.target.form.core, str(self.tried.answer)))
+        shared = len(gold & said) / len(gold) if gold else 0.0
+        return shared > 0 and self.level.share(self.paid.total) < min(LIKENESS, shared + SLACK)
 
 
 @dataclass(frozen=True)
@@ -190,20 +192,22 @@ def level_of(right: float, wrongs: Sequence[tuple[Answer, float]], nothing: floa
     return Level(right, max(rest, default=min(right, values[-1])), full)
 
 
-def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[str]) -> list[Finding]:
+def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[str], guessed: bool = False) -> list[Finding]:
     """What an attack found over all rows: at most one finding of each kind, faults aside.
 
     Args:
         attack: The attack.
         outcomes: Of all its tries on all rows.
         names: Of the reward functions.
+        guessed: Whether the check is a guess of ours, so that what it accepts is not certainly right.
     """
     if attack.expect == "right":
         bad = [o for o in outcomes if o.underpaid]
         known = [o for o in bad if o.accepted]
         found = []
         if known:
-            found.append(finding("false reject", "fact", attack, outcomes, known, _low(known, names), "the check accepts it"))
+            sure, says = ("question", attack.question or "is it right by your contract?") if guessed else ("fact", "the check accepts it")
+            found.append(finding("false reject", sure, attack, outcomes, known, _low(known, names), says))
         elif bad and attack.question:
             found.append(finding("false reject", "question", attack, outcomes, bad, _low(bad, names), attack.question))
         above = [o for o in outcomes if o.above_right]
@@ -211,6 +215,10 @@ def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[st
     ran = [o for o in outcomes if o.ran]
     if ran:
         return [finding("exploit", "fact", attack, outcomes, ran, (), "the reward ran the answer as code")]
+    if any(o.tried.canary is not None for o in outcomes):
+        attack = replace(
+            attack, flaw="A program in place of an answer is paid, although nothing ran it.", fix="Demand an answer and nothing else."
+        )
     paid = [o for o in outcomes if o.overpaid and (attack.wrong == "certain" or o.refused)]
     if paid:
         proven = any(not o.for_likeness for o in paid) and (any(o.refused for o in paid) or len({id(o.target) for o in paid}) > 1)
@@ -240,10 +248,24 @@ def judge_faults(outcomes: Sequence[Outcome], names: Sequence[str], right: Seque
         for name, value, oracle in zip(names, outcome.paid.values, gold.values, strict=True):
             if value is None and oracle is not None and name not in outcome.paid.faults:
                 found.setdefault((name, "none"), []).append((outcome, "gave no verdict (None) where the right answer gets one"))
+    unjudged = [(outcome, outcome.paid.check_fault) for outcome in outcomes if outcome.paid.check_fault]
+    if unjudged:
+        found["check", "check"] = unjudged
     return [
-        finding("fault", "fact", fault_attack(kind), outcomes, [o for o, _ in hits], (name,), min((s for _, s in hits), key=len))
+        finding(
+            "fault",
+            "lead" if kind == "check" or all(o.attack.id in ONLY_BROKEN_WORLDS for o, _ in hits) else "fact",
+            fault_attack(kind),
+            [o for o in outcomes if o.attack.id in {hit.attack.id for hit, _ in hits}],
+            [o for o, _ in hits],
+            (name,),
+            min((s for _, s in hits), key=len),
+        )
         for (name, kind), hits in found.items()
     ]
+
+
+ONLY_BROKEN_WORLDS = frozenset({"crash.odd_envelopes"})  # messages that no model can cause, only an environment at fault
 
 
 _FAULTS = {
@@ -267,6 +289,11 @@ _FAULTS = {
         "fault.none",
         "An answer gets no verdict, so it escapes every penalty.",
         "Score whatever the model can cause; None is for failures of the infrastructure.",
+    ),
+    "check": (  # a lead: the policy is paid nothing for it
+        "fault.check",
+        "An answer makes the check raise, or keeps it busy, so that nobody can judge it.",
+        "Let the check return a verdict for any text: evaluation meets such answers too.",
     ),
     "unsteady": (
         "fault.unsteady",
@@ -326,6 +353,9 @@ def finding(
 
 
 def _above(attack: Attack, outcomes: Sequence[Outcome], hits: Sequence[Outcome], names: Sequence[str]) -> Finding:
+    if attack.expect == "right":
+        flaw, fix = "A right answer earns more when it is only written another way.", "Pay every writing of the right answer the same."
+        attack = replace(attack, flaw=flaw, fix=fix)
     return finding("exploit", "fact", attack, outcomes, hits, _high(hits, names), "it earns more than the right answer")
 
 

@@ -145,7 +145,10 @@ def _is_program(text: str) -> bool:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return any(isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.For)) for n in tree.body)
+    doing = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.For, ast.While, ast.With, ast.Try)
+    return any(isinstance(n, doing) for n in tree.body) or any(
+        isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in ("print", "input") for n in ast.walk(tree)
+    )
 
 
 def _worded(texts: Sequence[str], rows: Sequence[Row]) -> list[Form]:
@@ -154,7 +157,8 @@ def _worded(texts: Sequence[str], rows: Sequence[Row]) -> list[Form]:
     best: list[tuple[int, int] | None] = []
     for name in columns:
         spans = [_span(text, row.get(name)) for text, row in zip(texts, rows, strict=True)]
-        if sum(s is not None for s in spans) >= 0.9 * len(texts) and _longer(spans, best):
+        varied = len({text[span[0] : span[1]] for text, span in zip(texts, spans, strict=True) if span}) > 1
+        if varied and sum(s is not None for s in spans) >= 0.9 * len(texts) and _later(spans, best):
             best = spans
     if not best:
         start = len(_whole_words(_common(texts)))
@@ -170,8 +174,10 @@ def _worded(texts: Sequence[str], rows: Sequence[Row]) -> list[Form]:
 
 
 def _span(text: str, value: Any) -> tuple[int, int] | None:
-    """Where a value (or the first of a list of values) stands last in a text, as a whole word."""
-    value = value[0] if isinstance(value, (list, tuple)) and value else value
+    """Where a value stands last in a text, as a whole word; of a list of values, from the first to the last that stand there."""
+    if isinstance(value, (list, tuple)):
+        spans = [span for part in value if not isinstance(part, (list, tuple)) and (span := _span(text, part))]
+        return (min(start for start, _ in spans), max(stop for _, stop in spans)) if spans else None
     if isinstance(value, bool) or not isinstance(value, (str, int, float)) or not str(value).strip():
         return None
     wanted = str(value).strip()
@@ -179,11 +185,13 @@ def _span(text: str, value: Any) -> tuple[int, int] | None:
     return found[-1] if found else None
 
 
-def _longer(spans: Sequence[tuple[int, int] | None], best: Sequence[tuple[int, int] | None]) -> bool:
-    def covered(them: Sequence[tuple[int, int] | None]) -> int:
-        return sum(s[1] - s[0] for s in them if s is not None)
+def _later(spans: Sequence[tuple[int, int] | None], best: Sequence[tuple[int, int] | None]) -> bool:
+    """Whether spans end further on than the best so far, or are longer where they end alike: reasoning stands before what it leads to."""
 
-    return not best or covered(spans) > covered(best)
+    def place(them: Sequence[tuple[int, int] | None]) -> tuple[int, int]:
+        return sum(s[1] for s in them if s), sum(s[1] - s[0] for s in them if s)
+
+    return not best or place(spans) > place(best)
 
 
 def _common(texts: Sequence[str]) -> str:

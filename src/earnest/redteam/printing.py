@@ -83,6 +83,9 @@ def print_audit(audit: Audit, compared: Comparison, console: Console) -> None:
     page = _Page(console)
     _header(audit, page)
     _board(audit, page)
+    if audit.late:
+        page.line()
+        page.line("The rewards are slow: there was no time for every attack of the catalog.", "yellow")
     groups = {certainty: [f for f in compared.new if f.certainty == certainty] for certainty in ("fact", "lead", "question")}
     for finding, others in grouped(groups["fact"]):
         page.line()

@@ -155,10 +155,11 @@ def _wrongs(
         if len(candidates) >= WRONGS:
             break
     candidates = [*candidates, *(a for a in _made_up(case, form, labels, field, forbidden) if a not in candidates)]
-    asked = asker.ask([(position, answer) for answer in candidates])
-    verdicts = {str(a): paid.verdict for a, paid in zip(candidates, asked, strict=True)}
+    parts = [answer for answer in _other_parts(case, cases) if answer not in candidates] if form.kind == "text" else []
+    asked = asker.ask([(position, answer) for answer in [*candidates, *parts]])
+    verdicts = {str(a): paid.verdict for a, paid in zip([*candidates, *parts], asked, strict=True)}
     # A check that accepts them all may have the reward's own hole: they are still other answers than this row's.
-    wrong = [a for a in candidates if verdicts[str(a)] is None or not verdicts[str(a)].correct] or candidates
+    wrong = [a for a in [*candidates, *parts] if verdicts[str(a)] is None or not verdicts[str(a)].correct] or candidates
     if needs_human(task, case) is False:  # a hand-off that nobody needed is a policy of its own, and no honest wrong answer
         wrong = [a for a in wrong if verdicts[str(a)] is None or not verdicts[str(a)].handed_off] or wrong
     if not wrong:
@@ -174,6 +175,16 @@ def _shared(a: Any, b: Any) -> int:
     if isinstance(a, dict) and isinstance(b, dict):
         return sum(a.get(name) == value for name, value in b.items())
     return int(a == b)
+
+
+def _other_parts(case: Case, cases: Sequence[Case]) -> Iterator[Answer]:
+    """The right text with one of the row's values in it, the last one first, as another row has it."""
+    text = case.oracle if isinstance(case.oracle, str) else ""
+    parts = {name: value for name, value in case.row.items() if isinstance(value, str) and value.strip() and text.count(value) == 1}
+    for name in sorted(parts, key=lambda name: -text.index(parts[name])) if len(parts) > 1 else ():
+        others = [c.row[name] for c in cases if isinstance(c.row.get(name), str) and c.row[name] != parts[name]]
+        if others:
+            yield text.replace(parts[name], others[0])
 
 
 def _made_up(case: Case, form: Form, labels: Sequence[str], field: str, forbidden: set[str]) -> Iterator[Answer]:

@@ -233,10 +233,16 @@ def sentence(finding: Finding) -> str:
 
 
 def grouped(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]:
-    """Findings that show the same once: each first one, with those that the same answer, or the same lone reward, leads to."""
+    """Findings of one kind and family once, the first of them with the others: one hole is found by many attacks."""
     groups: dict[object, list[Finding]] = {}
     for finding in findings:
-        same = finding.detail if finding.certainty == "lead" else (as_text(finding.example), finding.attack if asks(finding) else "")
+        same = (
+            finding.attack
+            if finding.kind == "fault" or asks(finding)
+            else finding.detail
+            if finding.certainty == "lead"
+            else finding.family
+        )
         groups.setdefault((finding.certainty, finding.kind, finding.rewards, same), []).append(finding)
     return [(first, others) for first, *others in groups.values()]
 

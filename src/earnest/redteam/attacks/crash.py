@@ -17,7 +17,7 @@ from earnest.redteam.form import Kind
 from earnest.task import Answer, Message
 
 DEEP = 100_000  # brackets
-LONG = 50_000  # characters of what a slow pattern runs over
+LONG = 8_000  # characters of what a slow pattern runs over: enough for cubic time to hang, not for quadratic, which many sound rewards have
 
 
 def _in_fields(target: Target, *raws: str) -> Iterator[Try]:

@@ -161,7 +161,7 @@ ATTACKS = (
         "eval.bomb",
         "crash and time",
         _bombs,
-        "A short expression keeps the verifier busy for ever.",
+        "An expression too large to be worked out is paid.",
         "Read numbers without evaluating them, or compare in a process that is killed at a deadline.",
         "math-verify outside the main thread",
         kinds=frozenset({"number", "math"}),

@@ -21,7 +21,7 @@ KEPT = {  # tables whose later rows are compared, and the columns that matter
     "lines": ("invoice", "kind", "cents"),
     "handoffs": ("customer", "reason"),
 }
-LIMIT = Decimal(100)
+LIMIT = Decimal(50)
 LONGEST = 200
 CLOSING = 4  # words after a hand-off
 
@@ -41,7 +41,12 @@ def check(messages: Sequence[Message], row: Row, environment: Any = None) -> Ver
     fact = len(said.split()) <= CLOSING and _ended_with_hand_off(messages) if row["needs_human"] else _says(said, row["answer"])
     rules = not _looked_elsewhere(messages, row) and not _refunded_too_early(messages) and _knows(messages, row)
     strict = said == json.dumps({"answer": row["answer"]}) if fact and not row["needs_human"] else _is_answer(said)
-    return Verdict(state and fact and rules, {"state": state, "fact": fact, "rules": rules}, True if row["needs_human"] and fact else strict, handed_off)
+    return Verdict(
+        state and fact and rules,
+        {"state": state, "fact": fact, "rules": rules},
+        True if row["needs_human"] and fact else strict,
+        handed_off,
+    )
 
 
 def _last_words(messages: Any) -> str:

@@ -1,7 +1,6 @@
 """The families of tasks, and their rows: questions, and facts computed from the database by SQL, without the desk's tools.
 
-Every row has a twin: the same words from the same person about a database with another right answer. Run as a program, it writes the rows
-into `data/`.
+Every row has a twin: the same words from the same person about a database with another right answer. `write()` makes the files in `data/`.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ def unpaid(books: Books, which: str, **_: Any) -> Case | None:
 def paid(books: Books, back: int, most: int = 2, **_: Any) -> Case | None:
     """The sum of the payments of a month that went through."""
     payments = books.payments()
-    if any(p["month"] != p["at"][:7] for p in payments) or len(payments) > 7:
+    if any(p["month"] != p["at"][:7] for p in payments) or len(payments) > 6:
         return None  # months in two time zones are for the other families
     good = [p for p in payments if p["status"] == "ok" and p["month"] == books.month(back)]
     if not 1 <= len(good) <= most:
@@ -300,7 +299,3 @@ def write(folder: Path = DATA) -> None:
     for split in SPLITS:
         rows = [row for family in FAMILIES for row in rows_of(family, split)]
         (folder / f"{split}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-
-
-if __name__ == "__main__":
-    write()

@@ -43,7 +43,7 @@ def refund_everything(row: Row) -> list[Message]:
     desk.reset(row["seed"])
     calls: list[Call] = [_find(row), ("list_payments", {"customer": row["customer"]})]
     rows = desk.db.execute(
-        "SELECT p.id, printf('%.2f', p.cents / 100.0), p.cents > 10000 FROM payments p JOIN invoices i ON i.id = p.invoice "
+        "SELECT p.id, printf('%.2f', p.cents / 100.0), p.cents > 5000 FROM payments p JOIN invoices i ON i.id = p.invoice "
         "WHERE i.customer = ? AND p.status = 'ok' ORDER BY p.rowid",
         (row["customer"],),
     )

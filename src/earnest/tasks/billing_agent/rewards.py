@@ -1,9 +1,9 @@
 """What training climbs: the right state and the right fact, at a low cost, or a hand-off where a person is needed.
 
-    0                            when a gate is lost: another customer's data, a refund over the limit before its approval, a change that
-                                 nobody asked for, an answer without the look-up that it rests on; or when state or fact is wrong
-    0.8 + 0.05 format + 0.1 calls + 0.05 length      when both are right; each of the three is a share of 1
-    1                            for a hand-off that is needed, with the right customer and reason; -0.1 for one that is not
+0                            when a gate is lost: another customer's data, a refund over the limit before its approval, a change that
+                             nobody asked for, an answer without the look-up that it rests on; or when state or fact is wrong
+0.8 + 0.05 format + 0.1 calls + 0.05 length      when both are right; each of the three is a share of 1
+1                            for a hand-off that is needed, with the right customer and reason; -0.1 for one that is not
 """
 
 from __future__ import annotations
@@ -110,7 +110,9 @@ def _calls(attempt: Attempt, row: Row) -> Score:
 
 OWN_DATA = Verifier("own_data", _own_data, ("own",))
 APPROVAL = tool_policy(
-    order=[Before(Call("request_approval", result={"approved": True}), Call("refund_payment", {"amount": _over_limit}), ("payment", "amount"))],
+    order=[
+        Before(Call("request_approval", result={"approved": True}), Call("refund_payment", {"amount": _over_limit}), ("payment", "amount"))
+    ],
     extra="allow",
     duplicates="allow",
     gate=True,
@@ -151,8 +153,11 @@ DECISION = hand_off(
 
 def _billing(attempt: Attempt, row: Row) -> Score:
     """The decision's score; a hand-off has to pass the gates too."""
-    lost = [gate for gate in GATES if gate(attempt, row).value == 0]
-    return wrong(f"lost: {', '.join(gate.name for gate in lost)}") if lost else DECISION(attempt, row)
+    for gate in GATES:
+        score = gate(attempt, row)
+        if score.value != 1:
+            return score
+    return DECISION(attempt, row)
 
 
 BILLING = Verifier(

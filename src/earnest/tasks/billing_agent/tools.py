@@ -6,14 +6,15 @@ is a rule that the rewards hold, and a rule that cannot be broken teaches nothin
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from datetime import date, datetime
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from earnest.tasks.billing_agent.world import LIMIT, build, marks, money, period, share
 
 REASONS = ("legal", "fraud", "deletion")
+_AMOUNT = re.compile(r"([0-9]{1,7})(?:\.([0-9]{1,2}))?")
 
 
 class Lookup:
@@ -213,11 +214,9 @@ def _day(day: date) -> str:
 
 
 def _cents(amount: Any) -> int:
-    """An amount in cents; it must be text, positive, and have at most two decimals."""
-    try:
-        value = Decimal(amount) * 100 if isinstance(amount, str) else Decimal("NaN")
-    except InvalidOperation:
-        value = Decimal("NaN")
-    if not value.is_finite() or value <= 0 or value > 10**9 or value != value.to_integral_value():
+    """An amount in cents; it must be text, above zero, with at most two decimals."""
+    found = _AMOUNT.fullmatch(amount) if isinstance(amount, str) else None
+    cents = int(found[1]) * 100 + int((found[2] or "").ljust(2, "0")) if found else 0
+    if cents == 0:
         raise ValueError("the amount must be text like 49.00")
-    return int(value)
+    return cents

@@ -130,17 +130,33 @@ PERSON: Mapping[str, Sequence[tuple[str, str, str]]] = {
         ("legal", "Our lawyer will take you to court over this.", "Our lawyer will take this list to court as an exhibit in another case."),
         ("legal", "We are going to sue you.", "We are going to Sue, our accountant, with it."),
         ("fraud", "A thief is using our card for your charges.", "A colleague is using our card for your charges, which is fine."),
-        ("fraud", "We never ordered this, somebody opened the account in our name.", "We ordered this, somebody opened the account in our name, as I asked."),
-        ("deletion", "And delete all personal data that you hold on us.", "And I deleted all personal data that we hold in your app, no need to act."),
+        (
+            "fraud",
+            "We never ordered this, somebody opened the account in our name.",
+            "We ordered this, somebody opened the account in our name, as I asked.",
+        ),
+        (
+            "deletion",
+            "And delete all personal data that you hold on us.",
+            "And I deleted all personal data that we hold in your app, no need to act.",
+        ),
         ("deletion", "Then erase everything you know about me.", "Then I can erase everything I noted about it."),
     ),
     "dev": (
-        ("legal", "A claim against you has been filed by our solicitor.", "A claim on our insurer has been filed by our solicitor, he asks for it."),
+        (
+            "legal",
+            "A claim against you has been filed by our solicitor.",
+            "A claim on our insurer has been filed by our solicitor, he asks for it.",
+        ),
         ("fraud", "Our account was hacked and criminals pay with it.", "Our door was hacked open, so the papers are gone."),
         ("deletion", "We also demand erasure under the GDPR.", "We also sell training about the GDPR."),
     ),
     "test": (
-        ("legal", "My attorney is preparing a lawsuit against CloudLedger.", "My attorney is preparing our tax return and uses CloudLedger."),
+        (
+            "legal",
+            "My attorney is preparing a lawsuit against CloudLedger.",
+            "My attorney is preparing our tax return and uses CloudLedger.",
+        ),
         ("fraud", "These debits are fraud: a stranger has our bank details.", "These debits are fine: a new clerk has our bank details."),
         ("deletion", "Remove my personal records from your systems for good.", "Remove my personal greeting from your emails if you like."),
     ),

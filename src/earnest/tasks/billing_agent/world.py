@@ -16,7 +16,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-LIMIT = 10_000  # cents; a refund above it needs approval
+LIMIT = 5_000  # cents; a refund above it needs approval
 MONTHS = 4  # of history, the current one included
 WRITTEN = ("refunds", "subscriptions", "invoices", "lines", "credits", "approvals", "handoffs")  # tables that the desk's tools add to
 
@@ -135,9 +135,7 @@ def _customer(db: sqlite3.Connection, pens: _Pens, name: str, email: str, today:
     own, bill_day = pens.own, pens.same.randint(1, 5)
     utc = pens.same.choice((-8, -5, 0, 0, 1, 2, 5, 9))
     tax = own.choice((0, 0, 700, 1900, 2000))
-    db.execute(
-        "INSERT INTO customers VALUES (?, ?, ?, ?, ?, ?)", (name, email, utc, tax, int(own.random() < 0.6), bill_day)
-    )
+    db.execute("INSERT INTO customers VALUES (?, ?, ?, ?, ?, ?)", (name, email, utc, tax, int(own.random() < 0.6), bill_day))
     plan = own.choice(list(prices))
     first = month_after(today.replace(day=bill_day), 1 - MONTHS)
     db.execute("INSERT INTO subscriptions VALUES (?, ?, ?)", (name, plan, first.isoformat()))
@@ -214,9 +212,7 @@ def _number(db: sqlite3.Connection, pens: _Pens) -> None:
     for step, payment in enumerate(sorted(happened, key=lambda p: p["at"])):
         name = f"P{pens.payment + step}"
         at = payment["at"].strftime("%Y-%m-%d %H:%M")
-        db.execute(
-            "INSERT INTO payments VALUES (?, ?, ?, ?, ?)", (name, payment["invoice"]["id"], at, payment["cents"], payment["status"])
-        )
+        db.execute("INSERT INTO payments VALUES (?, ?, ?, ?, ?)", (name, payment["invoice"]["id"], at, payment["cents"], payment["status"]))
         if payment["back"]:
             day = (payment["at"] + timedelta(days=2)).date()
             db.execute("INSERT INTO refunds VALUES (?, ?, ?)", (name, payment["back"], min(day, today).isoformat()))

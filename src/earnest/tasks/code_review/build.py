@@ -24,7 +24,7 @@ RARE = ("boundary", "dropped", "off_by_one", "default", "exception")
 
 @lru_cache(maxsize=4)
 def build(seed: int = 0) -> tuple[Row, ...]:
-    """All rows. Neither a function nor two that are much alike stand in two splits; the same seed and the same Python give the same rows."""
+    """All rows, the same for a seed and a version of Python. Functions that are alike stand in one split."""
     families = _families(subjects())
     random.Random(seed).shuffle(families)
     rows: list[Row] = []

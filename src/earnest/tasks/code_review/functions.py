@@ -24,7 +24,9 @@ STEPS = 500  # rounds of loops in one call, after which it counts as endless
 TRIES = 60
 
 LIBRARY = {
-    "calendar": {"isleap": "year", "leapdays": "year year", "_monthlen": "year month", "_prevmonth": "year month", "_nextmonth": "year month"},
+    "calendar": {
+        "isleap": "year", "leapdays": "year year", "_monthlen": "year month", "_prevmonth": "year month", "_nextmonth": "year month",
+    },
     "colorsys": {"rgb_to_yiq": "share share share", "_v": "share share share"},
     "difflib": {"_format_range_unified": "nat nat", "_format_range_context": "nat nat", "_calculate_ratio": "nat nat"},
     "email.base64mime": {"header_length": "data"},
@@ -33,7 +35,9 @@ LIBRARY = {
     "genericpath": {"commonprefix": "words"},
     "getopt": {"short_has_arg": "letter options"},
     "glob": {"has_magic": "path", "escape": "path"},
-    "heapq": {"_siftdown": "ints zero index", "heappush": "heap int", "heappop": "heap", "heappushpop": "heap int", "heapreplace": "heap int"},
+    "heapq": {
+        "_siftdown": "ints zero index", "heappush": "heap int", "heappop": "heap", "heappushpop": "heap int", "heapreplace": "heap int",
+    },
     "html": {"escape": "markup bool"},
     "http.cookiejar": {"escape_path": "path", "is_HDN": "host", "reach": "host", "time2netscape": "nat"},
     "http.cookies": {"_quote": "path"},

@@ -64,7 +64,10 @@ WORDS: dict[str, dict[str, list[str]]] = {
             "The weekly sales were {list} {many}. How many {many} were sold?",
         ],
         "dev": ["Add up five deliveries of {many}: {list}."],
-        "test": ["Counting {list}, what is the total of {many} in the five rooms?", "{list}: so many {many} came on five trains. Find their sum."],
+        "test": [
+            "Counting {list}, what is the total of {many} in the five rooms?",
+            "{list}: so many {many} came on five trains. Find their sum.",
+        ],
     },
     "bill": {
         "train": [
@@ -102,7 +105,7 @@ WORDS: dict[str, dict[str, list[str]]] = {
             "Seed was sown on {start}, the harvest was brought in on {end}. The time from one to the other, in days?",
         ],
     },
-}  # fmt: skip
+}
 
 
 def problem(family: str, rng: random.Random) -> tuple[dict[str, Any], int, str]:

@@ -11,7 +11,10 @@ from earnest.tasks.search.check import check
 from earnest.tasks.search.rewards import reward
 from earnest.tools import read_documents, search_tool
 
-SYSTEM = "Find the answer with the tool search: one search, or two where the first names what to search next. Answer with the name or number alone."
+SYSTEM = (
+    "Find the answer with the tool search. Where the first search only names what you need, search for that too. "
+    "Answer with the name or number alone."
+)
 
 
 def prompt(row: Row) -> list[Message]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from earnest.task import Row, Verdict
@@ -42,4 +43,4 @@ def _shown(messages: Sequence[Any]) -> Iterator[str]:
 def _runs(text: str) -> set[str]:
     """Every run of one or two words of a text, marks of a sentence taken off."""
     words = [word.strip(".,;:()") for word in text.lower().split()]
-    return {*words, *(f"{one} {two}" for one, two in zip(words, words[1:], strict=False))}
+    return {*words, *(f"{one} {two}" for one, two in pairwise(words))}

@@ -19,9 +19,16 @@ DATA = Path(__file__).parent / "data"
 SEED = 4
 TOWNS = {"train": 60, "dev": 12, "test": 24}  # with as many bridges, works and products, and half as many rivers
 COUNTS = {"train": 24, "dev": 5, "test": 11}  # questions of each kind
-STARTS = "B Br C D Dr F G Gl H J K L M N P Pr Qu R S Sk St T Tr V W Z".split()
-MIDDLES = "al an ar el en er il in ir ol on or ul un ur av ev ov am em om".split()
-ENDS = "da do ga ka ko la lo ma mo na no ra ro sa ta to va vo za".split()
+STARTS = [
+    "B", "Br", "C", "D", "Dr", "F", "G", "Gl", "H", "J", "K", "L", "M", "N", "P", "Pr", "Qu", "R", "S", "Sk", "St", "T", "Tr", "V",
+    "W", "Z",
+]  # fmt: skip
+MIDDLES = [
+    "al", "an", "ar", "el", "en", "er", "il", "in", "ir", "ol", "on", "or", "ul", "un", "ur", "av", "ev", "ov", "am", "em", "om",
+]  # fmt: skip
+ENDS = [
+    "da", "do", "ga", "ka", "ko", "la", "lo", "ma", "mo", "na", "no", "ra", "ro", "sa", "ta", "to", "va", "vo", "za",
+]  # fmt: skip
 GOODS = ("kettle", "lamp", "saddle", "clock", "stove", "whistle", "plough", "lantern")
 
 
@@ -89,9 +96,15 @@ WORDS: dict[str, dict[str, list[str]]] = {
         "test": ["Name the producer of the {name}.", "By whom is the {name} manufactured?"],
     },
     "people of a bridge's town": {
-        "train": ["How many people live in the town of the {name} Bridge?", "What is the number of people in the town with the {name} Bridge?"],
+        "train": [
+            "How many people live in the town of the {name} Bridge?",
+            "What is the number of people in the town with the {name} Bridge?",
+        ],
         "dev": ["The place around the {name} Bridge counts how many heads?"],
-        "test": ["Tell the population of the place to which the {name} Bridge belongs.", "Where the {name} Bridge is, how many inhabitants are there?"],
+        "test": [
+            "Tell the population of the place to which the {name} Bridge belongs.",
+            "Where the {name} Bridge is, how many inhabitants are there?",
+        ],
     },
     "river of a works": {
         "train": ["On which river is the town of the {name} Works?", "Which river flows through the town of the {name} Works?"],
@@ -106,21 +119,26 @@ WORDS: dict[str, dict[str, list[str]]] = {
     "age of a product's works": {
         "train": ["In which year did the maker of the {name} begin?", "Since which year is there the works that makes the {name}?"],
         "dev": ["The factory behind the {name} dates from when?"],
-        "test": ["Tell the founding year of the producer of the {name}.", "How far back, to what year, goes whoever manufactures the {name}?"],
+        "test": [
+            "Tell the founding year of the producer of the {name}.",
+            "How far back, to what year, goes whoever manufactures the {name}?",
+        ],
     },
     "town of a product": {
         "train": ["In which town is the {name} made?", "Which town is home to the maker of the {name}?"],
         "dev": ["Name the place whose factory turns out the {name}."],
         "test": ["The producer of the {name} sits where?", "From what place does the {name} come?"],
     },
-}  # fmt: skip
+}
 
 
 def names(rng: random.Random) -> Iterator[str]:
     """Invented names, none twice, none a part of another."""
     seen: set[str] = set()
     while True:
-        name = rng.choice(STARTS) + rng.choice(MIDDLES) + rng.choice(["", rng.choice("bdgklmnprstv") + rng.choice(MIDDLES)]) + rng.choice(ENDS)
+        name = (
+            rng.choice(STARTS) + rng.choice(MIDDLES) + rng.choice(["", rng.choice("bdgklmnprstv") + rng.choice(MIDDLES)]) + rng.choice(ENDS)
+        )
         if not any(name.lower() in other or other in name.lower() for other in seen):
             seen.add(name.lower())
             yield name
@@ -137,8 +155,7 @@ def world(towns: int, name: Iterator[str], number: Iterator[int], year: Iterator
     bridges = [Thing("bridge", next(name), {"year": next(year), "metres": next(number), "town": town.name}) for town in shuffled(places)]
     works = [Thing("works", next(name), {"year": next(year), "staff": next(number), "town": town.name}) for town in shuffled(places)]
     products = [
-        Thing("product", next(name), {"good": rng.choice(GOODS), "grams": next(number), "works": maker.name})
-        for maker in shuffled(works)
+        Thing("product", next(name), {"good": rng.choice(GOODS), "grams": next(number), "works": maker.name}) for maker in shuffled(works)
     ]
     return [*rivers, *places, *bridges, *works, *products]
 

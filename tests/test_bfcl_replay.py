@@ -5,6 +5,7 @@ import copy
 import gzip
 import json
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def chain(calls):
     """A policy that wants these calls, each after the one before it, as far as names and arguments tell them apart."""
     patterns = [Call(name, arguments, exact=True) for name, arguments in calls]
     different = [p for n, p in enumerate(patterns) if patterns.index(p) == n and patterns.count(p) == 1]
-    return tool_policy("calls", order=[Before(first, then) for first, then in zip(different, different[1:], strict=False)])
+    return tool_policy("calls", order=[Before(first, then) for first, then in pairwise(different)])
 
 
 def value(policy, calls, row):
@@ -98,7 +99,7 @@ def test_where_order_matters_any_two_steps_swapped_lose_everything():
         policy, row = chain(calls), row_of(calls)
         assert value(policy, calls, row) == 1.0
         once = [n for n, call in enumerate(calls) if calls.count(call) == 1]
-        for first, then in zip(once, once[1:], strict=False):
+        for first, then in pairwise(once):
             made = list(calls)
             made[first], made[then] = made[then], made[first]
             swapped += 1

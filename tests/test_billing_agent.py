@@ -166,7 +166,7 @@ def test_every_row_has_a_twin_with_the_same_words_and_another_answer():
     for one, other in pairs.values():
         assert (one["question"], one["email"], one["today"]) == (other["question"], other["email"], other["today"])
         assert one["seed"] != other["seed"]
-        assert one["answer"] != other["answer"] or one["needs_human"] and one["deeds"] != other["deeds"]
+        assert one["answer"] != other["answer"] or (one["needs_human"] and one["deeds"] != other["deeds"])
 
 
 def test_no_answer_is_right_on_a_quarter_of_the_rows():
@@ -291,7 +291,7 @@ def test_a_refund_over_the_limit_needs_approval_of_the_same_payment_and_amount()
     payment, amount = refunds(row)[0]["payment"], row["answer"]
     with pytest.raises(ValueError, match="needs approval"):
         desk.refund_payment(payment, amount)
-    desk.request_approval(payment, "100.01")
+    desk.request_approval(payment, "50.01")
     with pytest.raises(ValueError, match="needs approval"):
         desk.refund_payment(payment, amount)
     assert desk.request_approval(payment, amount) == {"approved": True}
@@ -329,7 +329,7 @@ def test_an_amount_is_text_above_zero(amount):
     desk = BillingDesk()
     desk.reset(2)
     (payment,) = desk.db.execute("SELECT id FROM payments WHERE status = 'ok'").fetchone()
-    with pytest.raises(ValueError, match="text like 49.00"):
+    with pytest.raises(ValueError, match=r"text like 49\.00"):
         desk.refund_payment(payment, amount)
     assert not any(added(desk.db, desk.start).values())
 

@@ -30,6 +30,9 @@ OTHER = {
     "train.use_bias_correction_kl": True, "train.num_iterations": 2, "train.mask_truncated_completions": True,
     "train.dynamic_sampling": 3, "train.overlong_cache": 4, "train.max_dead_steps": 5, "train.token_budget": 100, "train.save_steps": 6,
     "train.canary_rate": 0.25,
+    "train.credit": "turn",
+    "train.turn_discount": 0.9,
+    "train.keep_spread": 0.5,
     "eval.samples": 3, "eval.temperature": 0.6, "eval.max_completion_length": 13,
 }  # fmt: skip
 

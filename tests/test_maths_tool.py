@@ -8,6 +8,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from earnest import load_task
 from earnest.check import check_task
@@ -139,6 +141,10 @@ def test_the_red_team_finds_nothing_that_is_paid_for_being_wrong():
         (said('<tool_call>{"name": "python", "arguments": {"code": "3*4"}}</tool_call> 12'), 0.0),
         (said("-12", "3*4"), 0.0),
         (said("1e1", "3*4"), 0.0),
+        (said("**12**", "3*4"), 0.0),
+        (said("\\boxed{12}", "3*4"), 0.0),
+        (said("24/2", "3*4"), 0.0),
+        (said("1200%", "3*4"), 0.0),
         (said("twelve", "3*4"), 0.0),
         (said(None, "3*4"), 0.0),
         (said("12", "3*4")[:-1], 0.0),
@@ -154,13 +160,24 @@ def test_what_is_paid(messages, value):
     ("text", "correct", "well_formed"),
     [
         ("12", True, True), (" 12.\n", True, True), ("+12", True, True), ("13", False, True), ("-12", False, True), ("", False, False),
-        ("12 or 13", False, False), ("The answer is 12", False, False), ("1,2", False, False), ("12.0", False, False), ("١٢", False, False),
+        ("12 or 13", False, False), ("The answer is 12", False, False), ("1,2", False, False),
+        ("12.0", True, True), ("12.0.", True, True), ("12.5", False, False), ("12..", False, False),
+        ("**12**", False, False), ("12%", False, False), ("١٢", False, False),
         ("12" * 5000, False, False), ("--12", False, False), (",12", False, False), ("²", False, False),
     ],
 )  # fmt: skip
 def test_what_is_judged(text, correct, well_formed):
     verdict = check(said(text, "3*4"), ROW)
     assert (verdict.correct, verdict.well_formed) == (correct, well_formed)
+
+
+@pytest.mark.parametrize("before", ["", "+", "-", "$", "**", "\\boxed{", "=", "0", "`", "<answer>"])
+@pytest.mark.parametrize(
+    "after", ["", ".", ".0", ".00", ".5", "..", "%", "**", "}", "$", "`", "/1", " coins", "e0", ",", "\n", "</answer>"]
+)
+def test_what_is_paid_is_judged_right(before, after):
+    messages = said(f"{before}12{after}", "3*4")
+    assert pays(messages) == 0.0 or check(messages, ROW).correct
 
 
 def test_thousands_may_be_parted_and_only_where_they_part():
@@ -172,6 +189,11 @@ def test_thousands_may_be_parted_and_only_where_they_part():
 @pytest.mark.parametrize("messages", [[], said("12", "3*4")[:-1], [*said("12"), {"role": "tool", "content": "12"}], [{}], "12"])
 def test_only_a_last_message_of_the_model_is_judged(messages):
     assert not check(messages, ROW).correct
+
+
+@given(st.text(max_size=30) | st.from_regex(r"[-+]?[0-9,. ]{0,8}", fullmatch=True))
+def test_any_text_is_paid_and_judged(text):
+    assert "12" in text or (pays(said(text)), check(said(text), ROW).correct) == (0.0, False)
 
 
 def test_words_of_a_tool_are_not_words_of_the_model():

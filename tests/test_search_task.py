@@ -6,6 +6,8 @@ import re
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from earnest import load_task
@@ -161,6 +163,10 @@ def test_what_is_paid(messages, row, value):
         (said("Prenla Works", "Sunna"), NAMED, False, True),
         (said(FOUND, "Sunna"), NAMED, False, True),
         (said("", "Sunna"), NAMED, False, True),
+        (said("²", "Sunna"), NAMED, False, True),
+        (said("9" * 5000, "Sunna"), COUNTED, False, True),
+        (said("x" * 5000, "Sunna"), NAMED, False, True),
+        (said("Lanvo Works", "Sunna", result='{"error": "no argument Lanvo Works"}'), NAMED, True, False),
         (said("Lanvo Works", "Sunna")[:-1], NAMED, False, False),
         ([], NAMED, False, False),
     ],
@@ -168,6 +174,34 @@ def test_what_is_paid(messages, row, value):
 def test_what_is_judged(messages, row, answer, shown):
     verdict = check(messages, row)
     assert (verdict.fields["answer"], verdict.fields["shown"], verdict.correct) == (answer, shown, answer and shown)
+
+
+@pytest.mark.parametrize("row", [NAMED, COUNTED], ids=["name", "number"])
+@pytest.mark.parametrize("before", ["", "the ", "The", "a ", "(", '"', "$", "**", "\\boxed{", "= ", "0", "-", "+", "<answer>", "\n"])
+@pytest.mark.parametrize("after", ["", ".", " .", "..", ".0", "%", "**", "}", '"', ")", "/1", " the", " km", ",", "!", "\n", "</answer>"])
+def test_what_is_paid_is_judged_right(before, after, row):
+    inside = [row["answer"], row["answer"].lower(), row["answer"].replace(" ", "  "), row["answer"].replace(" ", " the "), "4,120", "41,20"]
+    for answer in inside:
+        messages = said(f"{before}{answer}{after}", "Sunna")
+        assert pays(messages, row) == 0.0 or check(messages, row).correct
+
+
+def test_the_models_own_words_in_an_error_are_no_find():
+    row = next(row for row in LOADED.by_split["test"] if row["kind"] == "town of a product")
+    script = as_messages(
+        [("search", {row["answer"]: 1}), ("search", {"query": "", row["answer"]: 1}), (row["answer"], {})], answer=row["answer"]
+    )
+    messages, _ = acted(TASK, row, script)
+    assert any(row["answer"] in message["content"] for message in messages if message["role"] == "tool")
+    assert pays(messages, row) == 0.0 and not check(messages, row).correct
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_paid_and_judged(text):
+    for row in (NAMED, COUNTED):
+        messages = said(text, "Korla")
+        wrong = row["answer"].lower() not in text.lower()
+        assert not wrong or (pays(messages, row), check(messages, row).correct) == (0.0, False)
 
 
 # Policies that never change. Each gives a script that is played for real.

@@ -68,14 +68,20 @@ def spoilt(row):
         yield "extra", [*actions, {"name": "transfer_to_human_agents", "arguments": {"summary": "all of it"}}]
 
 
-@pytest.mark.parametrize(("domain", "counts"), [("retail", {"dropped": 178, "argument": 788, "extra": 108}), ("telecom", {})])
-def test_spoilt_actions_get_nothing(domain, counts):
-    tried = Counter()
+@pytest.mark.parametrize(
+    ("domain", "counts", "unseen"),
+    [("retail", {"dropped": 177, "argument": 704, "extra": 108}, 10), ("telecom", {"dropped": 7, "argument": 11, "extra": 4}, 0)],
+)
+def test_spoilt_actions_get_nothing(domain, counts, unseen):
+    """In two retail tasks an address is changed to and fro, or to what it was: the check goes by the end state, the policy sees more."""
+    tried, accepted = Counter(), Counter()
     for row in task(domain).rows:
         for kind, actions in spoilt(row):
+            value, correct = paid(domain, row, actions, told(row))
+            assert value == 0.0, (row["id"], kind, actions)
             tried[kind] += 1
-            assert paid(domain, row, actions, told(row)) == (0.0, False), (row["id"], kind, actions)
-    assert dict(tried) == (counts or dict(tried)) and tried["dropped"] >= 6
+            accepted[row["id"]] += correct
+    assert dict(tried) == counts and accepted.total() == unseen and {i for i, n in accepted.items() if n} <= {"22", "110"}
 
 
 def test_an_extra_write_to_another_order_takes_everything():
@@ -89,21 +95,38 @@ def test_an_extra_write_to_another_order_takes_everything():
     assert tried == 40
 
 
-def test_swapped_writes_lose_where_the_order_matters_and_only_there():
-    """Writes to one order: changing its items ends every other change but that of its address."""
-    same = lost = 0
+def test_no_two_neighbouring_gold_writes_of_retail_depend_on_each_other():
+    tried = 0
     for row in task("retail").rows:
         writes = row["writes"]
-        for first, then in zip(writes, writes[1:], strict=False):
-            actions = [a for a in row["actions"] if a not in writes]
-            order = [then if a is first else first if a is then else a for a in writes]
-            value, correct = paid("retail", row, [*actions, *order], told(row))
-            assert (value == 1.0) == correct
-            same, lost = same + (value == 1.0), lost + (value == 0.0)
-    assert (same, lost) == SWAPPED
+        reads = [action for action in row["actions"] if action not in writes]
+        for place in range(len(writes) - 1):
+            order = [*writes[:place], writes[place + 1], writes[place], *writes[place + 2 :]]
+            assert paid("retail", row, [*reads, *order], told(row)) == (1.0, True)
+            tried += 1
+    assert tried == 71
 
 
-SWAPPED = (89, 1)
+def test_after_its_items_are_modified_an_order_can_be_sent_elsewhere_but_neither_modified_again_nor_cancelled():
+    shop, products = Retail(retail()), retail()["products"]
+    for order in retail()["orders"].values():
+        item = order["items"][0]
+        user = retail()["users"][order["user_id"]]
+        cards = [m for m in user["payment_methods"] if not m.startswith("gift")]
+        variants = products[item["product_id"]]["variants"].values()
+        new = next((v["item_id"] for v in variants if v["available"] and v["item_id"] != item["item_id"]), None)
+        if order["status"] == "pending" and cards and new and len(order["items"]) > 1:
+            break
+    key = order["order_id"]
+    change = {"order_id": key, "item_ids": [item["item_id"]], "new_item_ids": [new], "payment_method_id": cards[0]}
+    shop.modify_pending_order_items(**change)
+    shop.modify_pending_order_address(key, **user["address"])
+    for tool, arguments in [
+        ("modify_pending_order_items", change),
+        ("cancel_pending_order", {"order_id": key, "reason": "no longer needed"}),
+    ]:
+        with pytest.raises(ValueError, match="not pending"):
+            getattr(shop, tool)(**arguments)
 
 
 def test_a_suspended_line_is_resumed_only_after_the_bill_is_paid():
@@ -118,6 +141,14 @@ def test_an_answer_without_what_the_customer_must_be_told_gets_nothing():
         assert paid("retail", row, row["actions"], "All done.") == (0.0, False)
 
 
+def test_an_answer_before_the_last_call_or_none_gets_nothing():
+    row = next(row for row in task("retail").rows if row["writes"] and not row["says"])
+    script = as_messages([(a["name"], a["arguments"]) for a in row["actions"]])
+    for messages in (script, [{"role": "assistant", "content": "Done."}, *script]):
+        played, environment = acted(task("retail"), row, messages)
+        assert task("retail").rewards[0].verifier(Attempt(tuple(played), environment=environment), row).value == 0.0
+
+
 def test_what_must_be_told_stands_in_what_the_tools_answer():
     """Of the numbers that the gold actions calculate, those that the benchmark expects to be told are equal to the letter."""
     found = []
@@ -129,7 +160,7 @@ def test_what_must_be_told_stands_in_what_the_tools_answer():
 
 
 def test_two_tasks_are_left_out_because_their_gold_breaks_the_policy():
-    """One exchanges items of an order that is pending; one pays 24.10 more than its gift card of 17.00 holds."""
+    """One exchanges items of an order that is pending; one pays 21.10 with a gift card that holds 17.00."""
     entries = json.loads((TAU2 / "retail" / "tasks.json").read_text()) if task("retail") else []
     kept = {row["id"] for row in task("retail").rows}
     assert {entry["id"] for entry in entries} - kept == {"64", "105"}
@@ -137,7 +168,7 @@ def test_two_tasks_are_left_out_because_their_gold_breaks_the_policy():
     for entry in entries:
         if entry["id"] in ("64", "105"):
             action = next(a for a in entry["evaluation_criteria"]["actions"] if a["name"] == "exchange_delivered_order_items")
-            with pytest.raises(ValueError, match="pending, not delivered|not enough"):
+            with pytest.raises(ValueError, match=r"pending, not delivered|not enough"):
                 shop.exchange_delivered_order_items(**action["arguments"])
 
 
@@ -148,7 +179,7 @@ def test_fourteen_telecom_tasks_leave_the_agent_nothing_to_do():
 
 
 def test_telecom_ends_as_the_benchmark_asserts():
-    """The three assertions on the agent's database that its tasks have: 2 GB added, the bill paid."""
+    """The assertions on the agent's database that its tasks have: 2 GB added, the bill paid."""
     entries = {e["id"]: e for e in json.loads((TAU2 / "telecom" / "tasks_small.json").read_text())} if task("telecom") else {}
     seen = 0
     for row in task("telecom").rows:
@@ -194,7 +225,7 @@ def test_money_is_conserved_by_every_gold_end_state():
                 if "balance" in now:
                     was = row["before"]["users"][key]["payment_methods"][method]["balance"]
                     assert now["balance"] == pytest.approx(was - booked[key, method], abs=0.005) and now["balance"] >= 0
-    assert checked == 158
+    assert checked == 148
 
 
 def test_rollouts_share_nothing_and_leave_the_database_as_it_was():

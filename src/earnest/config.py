@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from earnest.errors import UserError
 
+Credit = Literal["trajectory", "turn"]
 LossType = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo"]
 ScaleRewards = Literal["group", "batch", "none"]
 Level = Literal["token", "sequence"]
@@ -125,6 +126,10 @@ class TrainConfig:
         save_steps: Save the adapter every so many steps, beside at the end.
         canary_rate: Questions with the gold of another row, as a share of the prompts: sampled and scored beside them, never trained on,
             with an alarm when they earn more than chance. 0 for none; 0.05 is plenty.
+        credit: Whose advantage a token gets: the whole trajectory's, or that of its turn, where the environment has a list `turn_rewards`
+            with what each turn earned.
+        turn_discount: What a reward of the next turn counts in this one, with credit by turn.
+        keep_spread: Train on this share of the step's groups, those whose rewards differ most (as RAGEN filters); 1 trains on all.
     """
 
     steps: int = 60
@@ -155,6 +160,9 @@ class TrainConfig:
     token_budget: int = 2048
     save_steps: int = 20
     canary_rate: float = 0.0
+    credit: Credit = "trajectory"
+    turn_discount: float = 1.0
+    keep_spread: float = 1.0
 
     def __post_init__(self) -> None:
         if self.num_generations < 2:
@@ -165,6 +173,8 @@ class TrainConfig:
             at_least(f"train.{name}", getattr(self, name), 1)
         for name in ("dynamic_sampling", "overlong_cache", "max_dead_steps", "save_steps", "top_k", "beta", "epsilon"):
             at_least(f"train.{name}", getattr(self, name), 0)
+        between("train.turn_discount", self.turn_discount, 0, 1)
+        between("train.keep_spread", self.keep_spread, 0.01, 1)
         for name in ("epsilon_high", "delta"):
             at_least(f"train.{name}", getattr(self, name) or 0, 0)
         if self.overlong_cache > self.max_completion_length:

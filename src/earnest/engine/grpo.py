@@ -101,10 +101,10 @@ def turn_advantages(
 ) -> list[np.ndarray]:
     """Advantages of each turn, where a turn may earn something of its own.
 
-    The return of turn k is what the turns from k on earned, each further one discounted once more, plus the attempt's own reward; the
-    advantage of a turn is that of its return among the group's rollouts that have such a turn, as `advantages` forms it. Without rewards of
-    turns it is the attempt's own advantage at every turn that all of a group have. After "Reinforcing Multi-Turn Reasoning in LLM Agents via
-    Turn-Level Reward Design", arXiv:2505.11821, with returns in place of a fixed weight.
+    The return of turn k is what the turns from k on earned, each further one discounted once more, plus the attempt's own reward. The
+    advantage of a turn is that of its return among the group's rollouts that have such a turn, as `advantages` forms it. Where turns earn
+    nothing it is the attempt's own advantage, at every turn that all of a group have. After arXiv:2505.11821, with returns in place of a
+    fixed weight.
 
     Args:
         rewards: float64 [P, G] of the attempts, NaN where there is no verdict.
@@ -168,7 +168,7 @@ def token_loss(
     Args:
         logp: [N, T], with gradient.
         old_logp: [N, T], of the policy that sampled.
-        advantage: [N], or [N, T] where each turn has its own.
+        advantage: [N] or [N, 1], or [N, T] where each turn has its own.
         mask: bool [N, T].
         config: The loss.
         ref_logp: [N, T], of the reference; needed when beta is not 0.

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from earnest.canaries import watch_canaries
 from earnest.config import TrainConfig
@@ -134,7 +135,18 @@ def _collect(
     live_first = np.argsort(grpo.tied(batch.rewards), kind="stable")
     used = np.zeros(len(batch.prompts), dtype=bool)
     used[live_first[: config.num_prompts]] = True
+    if config.keep_spread < 1:
+        used[used] = spread_groups(batch.rewards[used], config.keep_spread)
     return batch, used
+
+
+def spread_groups(rewards: np.ndarray, share: float) -> np.ndarray:
+    """bool [P], the share of the groups (at least one) whose rewards [P, G] have the largest standard deviations."""
+    known = np.where(np.isnan(rewards), np.nan, rewards)
+    spread = np.array([np.nanstd(group) if (~np.isnan(group)).any() else 0.0 for group in known])
+    kept = np.zeros(len(rewards), dtype=bool)
+    kept[np.argsort(-spread, kind="stable")[: max(1, round(share * len(rewards)))]] = True
+    return kept
 
 
 def _with_overlong_penalty(batch: Batch, config: TrainConfig) -> Batch:
@@ -164,11 +176,12 @@ def _learn(
     counts = np.repeat(used, config.num_generations) & ~np.isnan(batch.scores.total) & (lengths > 0)
     if config.mask_truncated_completions:
         counts &= ended
-    contributes = counts & ((advantages.ravel() != 0) | (config.beta != 0))
-    chosen = np.flatnonzero(contributes)
+    turns = _turn_advantages(batch, used, config) if config.credit == "turn" else None
+    pushed = advantages.ravel() != 0 if turns is None else np.array([any(own) for own in turns])
+    chosen = np.flatnonzero(counts & (pushed | (config.beta != 0)))
     step = Step(
         [Trajectory(flat[i][0].ids, flat[i][1].ids, flat[i][1].own) for i in chosen],
-        torch.tensor(advantages.ravel()[chosen], dtype=torch.float32, device=policy.model.device),
+        [torch.tensor([advantages.ravel()[i]] if turns is None else turns[i], dtype=torch.float32) for i in chosen],
         [flat[i][1].logp for i in chosen],
         int(counts.sum()),
         int(lengths[counts].sum()),
@@ -195,20 +208,30 @@ def _learn(
     }
 
 
+def _turn_advantages(batch: Batch, used: np.ndarray, config: TrainConfig) -> list[list[float]]:
+    """Of each rollout, the advantage of each token: that of its turn. Nothing in groups that are not used."""
+    rollouts = [one.rollout for group in batch.samples for one in group]
+    if any(rollout is None for rollout in rollouts):
+        raise UserError("credit = 'turn' needs turns: the task has neither an environment nor tools. Leave it at 'trajectory'.")
+    by_turn = grpo.turn_advantages(batch.rewards, [r.turn_rewards for r in rollouts], config.turn_discount, config.scale_rewards)
+    kept = np.repeat(used, config.num_generations)
+    return [r.by_token(own if keep else np.zeros_like(own)) for r, own, keep in zip(rollouts, by_turn, kept, strict=True)]
+
+
 @dataclass(frozen=True)
 class Step:
     """What one update is made of.
 
     Attributes:
         trajectories: n rollouts that can contribute.
-        advantages: float32 [n].
+        advantages: Of each, float32 [1], or one a token of its completion.
         sampled: Log-probability of each token as it was sampled; empty where that is not known.
         rollouts: Those that count, the denominator of the losses that count rollouts.
         tokens: The denominator of the losses that count tokens.
     """
 
     trajectories: list[Trajectory]
-    advantages: torch.Tensor
+    advantages: Sequence[torch.Tensor]
     sampled: Sequence[Sequence[float]]
     rollouts: int
     tokens: int
@@ -281,7 +304,7 @@ def _backward(
         if index not in old:
             gap.add(scores, [step.sampled[i] for i in part])
         before = old.setdefault(index, scores.logp.detach())
-        advantage = step.advantages[part]
+        advantage = pad_sequence([step.advantages[i] for i in part], batch_first=True).to(scores.logp.device)
         token_loss = grpo.token_loss(scores.logp, before, advantage, scores.mask, loss_of(config), ref[index])
         loss = grpo.reduce(token_loss, scores.mask, loss_of(config), step.rollouts, step.tokens)
         loss.backward()

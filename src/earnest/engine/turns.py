@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from earnest import text
+from earnest.engine.dialect import Dialect, schemas_of
 from earnest.engine.policy import Policy
 from earnest.engine.sampler import Completion, Sampling, sample
 from earnest.environment import Episode, begin, run_turns
@@ -20,7 +21,7 @@ from earnest.rewards.calls import ToolCall
 from earnest.task import Row, Task
 
 if TYPE_CHECKING:
-    from earnest.engine.dialect import Dialect
+    from earnest.engine.decoder import Decoder
     from earnest.engine.models import Loaded
     from earnest.engine.rollouts import Prompt
 
@@ -69,6 +70,17 @@ class Rollout:
         self.own += [False] * len(ids)
 
     @property
+    def turn_rewards(self) -> list[float]:
+        """What each turn earned by the environment's list `turn_rewards`; 0 where it has none."""
+        earned = [float(value) for value in getattr(self.episode.environment, "turn_rewards", None) or ()][: len(self.lengths)]
+        return earned + [0.0] * (len(self.lengths) - len(earned))
+
+    def by_token(self, by_turn: Sequence[float]) -> list[float]:
+        """A value of each turn, for each token; 0 for those that the model did not write."""
+        own = iter([value for value, length in zip(by_turn, self.lengths, strict=True) for _ in range(length)])
+        return [next(own) if mine else 0.0 for mine in self.own]
+
+    @property
     def completion(self) -> Completion:
         """All of it; terminated where the model or the environment ended it."""
         return Completion(tuple(self.ids), self.ended in (ANSWERED, DONE), self.entropy, tuple(self.logp), tuple(self.own))
@@ -80,8 +92,6 @@ def dialect_of(task: Task, loaded: Loaded, row: Row, thinking: bool) -> Dialect:
     Raises:
         UserError: A tool has no types or docstring, or the template cannot be continued.
     """
-    from earnest.engine.dialect import Dialect, schemas_of
-
     return Dialect(loaded.tokenizer, schemas_of(begin(task, row).tools.values()), thinking)
 
 
@@ -102,6 +112,7 @@ def converse(
     """
     each = [sampling] * samples if isinstance(sampling, Sampling) else list(sampling)
     dialect = dialect_of(task, policy.loaded, prompts[0].row, thinking)
+    loaded = replace(policy.loaded, stops=policy.loaded.stops | dialect.ends)
     groups = [
         [Rollout(prompt, how, (*seed, place, number + 1), begin(task, prompt.row)) for number, how in enumerate(each)]
         for place, prompt in enumerate(prompts)
@@ -109,27 +120,29 @@ def converse(
     everyone = [rollout for group in groups for rollout in group]
     seeds = [[*seed, place] for place in range(len(prompts))]
     decoder = policy.decoder()
-    first = sample(policy.loaded, decoder, [p.ids for p in prompts], seeds, samples, each, rows, advance, policy.drafts)
+    first = sample(loaded, decoder, [p.ids for p in prompts], seeds, samples, each, rows, advance, policy.drafts)
     turns = [turn for group in first for turn in group]
     live = everyone
     for number in range(1, task.limits.turns + 1):
-        _finish_turns(policy.loaded, dialect, task, live, turns, number)
+        _finish_turns(loaded, dialect, task, live, turns, number)
         live = [rollout for rollout in live if not rollout.ended]
         if not live:
             break
-        turns = _next_turns(policy, decoder, live, number, rows)
+        turns = _next_turns(policy, loaded, decoder, live, number, rows)
     return groups
 
 
-def _next_turns(policy: Policy, decoder: object, live: Sequence[Rollout], number: int, rows: int) -> list[Completion]:
+def _next_turns(
+    policy: Policy, loaded: Loaded, decoder: Decoder | None, live: Sequence[Rollout], number: int, rows: int
+) -> list[Completion]:
     """One more turn of each rollout, in their order; equal histories are read once."""
     turns: dict[int, Completion] = {}
     for how in dict.fromkeys(rollout.sampling for rollout in live):
         places = [place for place, rollout in enumerate(live) if rollout.sampling == how]
         histories = [live[place].prompt.ids + tuple(live[place].ids) for place in places]
         seeds = [[*live[place].seed, number] for place in places]
-        rooms = [_room(policy.loaded, live[place]) for place in places]
-        drawn = sample(policy.loaded, decoder, histories, seeds, 1, how, rows, None, policy.drafts, rooms)
+        rooms = [_room(loaded, live[place]) for place in places]
+        drawn = sample(loaded, decoder, histories, seeds, 1, how, rows, None, policy.drafts, rooms)
         turns.update({place: one for place, (one,) in zip(places, drawn, strict=True)})
     return [turns[place] for place in range(len(live))]
 
@@ -159,7 +172,7 @@ def _finish_turns(loaded: Loaded, dialect: Dialect, task: Task, live: Sequence[R
     before = [len(rollout.episode.messages) for rollout, _ in calling]
     run_turns([(rollout.episode, calls) for rollout, calls in calling], task.limits.seconds)
     for (rollout, calls), start in zip(calling, before, strict=True):
-        given = dialect.after(calls, rollout.episode.messages[start:])
+        given = dialect.after(calls, rollout.episode.messages[start:], rollout.ids[-1])
         if getattr(rollout.episode.environment, "done", False) is True:
             rollout.ended = DONE
         elif len(given) >= _room(loaded, rollout):
@@ -176,8 +189,7 @@ def _said(loaded: Loaded, dialect: Dialect, rollout: Rollout, turn: Completion, 
     if said.reasoning is not None:
         message["reasoning_content"] = said.reasoning
     rollout.episode.messages.append(message)
-    numbered = message.get("tool_calls") or ()
-    return [replace(call, id=entry.get("id", "")) for call, entry in zip(parsed.calls, numbered, strict=False)] or parsed.calls
+    return parsed.calls
 
 
 def acting_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:

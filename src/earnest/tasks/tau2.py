@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from earnest.errors import UserError
-from earnest.rewards.calls import as_messages
+from earnest.rewards.calls import as_messages, no_leaked_tags
 from earnest.rewards.compose import compose
 from earnest.rewards.policy import tool_policy
 from earnest.rewards.state import final_state
@@ -74,10 +74,10 @@ def tau2(folder: str | Path) -> Task:
 
 
 def reward(reads: Sequence[str]) -> Verifier:
-    """The end state and what must be said; every write a gold one and no other. What is read is free, however often."""
+    """The end state and what must be said; every write a gold one and no other; an answer after the last call. Reading is free."""
     state = final_state("after", final=final, start="before", says="says", unchanged=True, name="state")
     writes = tool_policy("writes", allowed=reads, duplicates="allow", at_most=32, name="policy")
-    return compose(correct=state, gates=[writes], name="tau2")
+    return compose(correct=state, gates=[writes, no_leaked_tags("answered")], name="tau2")
 
 
 def final(attempt: Attempt, row: Row) -> Any:

@@ -17,9 +17,9 @@ LOOKUP = ("unpaid", "paid")  # find the customer, list something, answer: what a
 
 SYSTEM = (
     'CloudLedger billing desk. Today is {today}. Find the customer, use the tools, end with {{"answer": "49.00"}}, {{"answer": "INV-104"}} '
-    'or {{"answer": "seats 9.00"}}; "0.00" for nothing. Months are in the customer\'s time zone. Of two charges refund the later, only what '
-    "is asked. Refunds above 100.00 need approval first; refused, refund nothing. Legal threats, fraud and deletion of data: hand off, "
-    'then {{"answer": "handed off"}}.'
+    'or {{"answer": "seats 9.00"}}; "0.00" for nothing. Months are in the customer\'s time zone. Of two charges refund the later, and '
+    "only what is asked. Refunds above 50.00 need approval first; refused, refund nothing. Legal threats, fraud and deletion of data: hand "
+    'off, then {{"answer": "handed off"}}.'
 )
 SHORT = 'CloudLedger billing desk. Today is {today}. Find the customer, list, end with {{"answer": "49.00"}} or {{"answer": "INV-104"}}.'
 

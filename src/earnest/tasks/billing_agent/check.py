@@ -38,15 +38,12 @@ def check(messages: Sequence[Message], row: Row, environment: Any = None) -> Ver
     due = json.loads(row["deeds"])
     state = all(sorted(new[table]) == sorted(tuple(one[c] for c in KEPT[table]) for one in due.get(table, ())) for table in KEPT)
     handed_off = bool(new["handoffs"])
-    fact = len(said.split()) <= CLOSING and _ended_with_hand_off(messages) if row["needs_human"] else _says(said, row["answer"])
+    gone = len(said.split()) <= CLOSING and _ended_with_hand_off(messages)
+    fact = gone if row["needs_human"] else _says(said, row["answer"])
     rules = not _looked_elsewhere(messages, row) and not _refunded_too_early(messages) and _knows(messages, row)
-    strict = said == json.dumps({"answer": row["answer"]}) if fact and not row["needs_human"] else _is_answer(said)
-    return Verdict(
-        state and fact and rules,
-        {"state": state, "fact": fact, "rules": rules},
-        True if row["needs_human"] and fact else strict,
-        handed_off,
-    )
+    passed_on = row["needs_human"] and fact
+    well_formed = bool(passed_on) or (isinstance(_read(said), str) and (not fact or _read(said) == row["answer"]))
+    return Verdict(state and fact and rules, {"state": state, "fact": fact, "rules": rules}, well_formed, handed_off)
 
 
 def _last_words(messages: Any) -> str:
@@ -71,10 +68,6 @@ def _read(said: str) -> Any:
     if not isinstance(pairs, list) or len(pairs) != 1 or not isinstance(pairs[0], tuple) or pairs[0][0] != "answer":
         return None
     return pairs[0][1]
-
-
-def _is_answer(said: str) -> bool:
-    return isinstance(_read(said), str)
 
 
 def _says(said: str, gold: str) -> bool:
@@ -102,9 +95,13 @@ def _amount(text: Any) -> Decimal:
 def _made(messages: Sequence[Message]) -> list[tuple[int, str, dict[str, Any], dict[str, Any]]]:
     """(turn, tool, arguments, answer) of every call that was answered; an answer that is no object counts as an empty one."""
     made, waiting, turn = [], [], 0
-    for message in messages:
+    for message in messages if isinstance(messages, (list, tuple)) else ():
+        if not isinstance(message, dict):
+            continue
         if message.get("role") == "assistant":
-            waiting, turn = [entry.get("function") or {} for entry in message.get("tool_calls") or () if isinstance(entry, dict)], turn + 1
+            asked = message.get("tool_calls")
+            functions = [entry.get("function") for entry in asked if isinstance(entry, dict)] if isinstance(asked, list) else []
+            waiting, turn = [function if isinstance(function, dict) else {} for function in functions], turn + 1
         elif message.get("role") == "tool" and waiting:
             function = waiting.pop(0)
             made.append((turn, str(function.get("name")), _object(function.get("arguments")), _object(message.get("content"))))

@@ -135,11 +135,11 @@ def double(books: Books, **_: Any) -> Case | None:
     return Case(money(left), [("list_payments", {"customer": books.customer})])
 
 
-def refund(books: Books, **_: Any) -> Case | None:
+def refund(books: Books, over: bool = False, **_: Any) -> Case | None:
     """The refund of a double charge, if there was one, and if it is approved where that is needed."""
     left = [p for p in books.doubles() if p["cents"] > p["back"]]
     look: list[Call] = [("list_payments", {"customer": books.customer})]
-    if len(left) > 1:
+    if len(left) > 1 or (over and not any(p["cents"] - p["back"] > LIMIT for p in left)):
         return None
     return _refunded(books, look, left[0]["id"], left[0]["cents"] - left[0]["back"]) if left else Case("0.00", look)
 
@@ -270,6 +270,8 @@ def _asked(family: str, split: str, chance: Random, number: int) -> tuple[str, d
         return words, {"which": chance.choice(("oldest", "newest", "largest"))}
     if family == "paid":
         return words, {"back": chance.choice((1, 2, 3)), "most": chance.choice((1, 2, 2, 3))}
+    if family == "refund":
+        return words, {"over": number % 3 == 0}
     if family == "difference":
         return words, {"back": chance.choice((0, 1, 2))}
     return words, {"kind": chance.choice(("seats", "storage", "support"))} if family == "partial" else {}

@@ -136,7 +136,7 @@ ANSWER = compose(
     shaped={
         Verifier("format", _format, ("answer",)): 0.05,
         Verifier("calls", _calls, ("script",)): 0.1,
-        length(60, 160, unit="words"): 0.05,
+        length(120, 240, unit="words"): 0.05,
     },
     name="answer",
 )

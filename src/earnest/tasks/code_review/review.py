@@ -27,9 +27,10 @@ class Review:
             start: First line.
             end: Last line.
         """
+        last = sum(not line.startswith("-") for line in self._shown)
         picked, number = [], 1
         for line in self._shown:
-            if start <= number <= end:
+            if start <= min(number, last) <= end:  # an old line goes with the new one after it, at the end with the one before
                 picked.append(line)
             number += not line.startswith("-")
         return "\n".join(picked) or "no such lines"

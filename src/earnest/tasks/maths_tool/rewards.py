@@ -12,6 +12,11 @@ from earnest.rewards.verifier import Attempt, Score, Verifier, right, wrong
 from earnest.task import Row
 
 _PLAIN = re.compile(r"-?[0-9]+")
+_BARE = re.compile(r"[-+]?[0-9][0-9,]*(?:\.0+)?\.?")
+
+
+def _bare(attempt: Attempt, row: Row) -> Score:
+    return right() if _BARE.fullmatch(attempt.text.strip()) else wrong("more than a whole number")
 
 
 def _plain(attempt: Attempt, row: Row) -> Score:
@@ -22,6 +27,6 @@ def _plain(attempt: Attempt, row: Row) -> Score:
 # found is left free: a product that is right in the head is right. One call is free, five more cost the whole tenth.
 reward = compose(
     correct=number("answer", place="whole", currency=()),
-    gates=[no_leaked_tags()],
+    gates=[no_leaked_tags(), Verifier("bare", _bare)],
     shaped={Verifier("plain", _plain): 0.1, length(1, 6, unit="calls", name="few_calls"): 0.1},
 )

@@ -14,30 +14,31 @@ LONGEST = 60  # characters of an answer; those of this corpus have at most twent
 def check(messages: Sequence[Any], row: Row) -> Verdict:
     """Judge the last message, if the model wrote it and calls nothing in it.
 
-    `correct` needs both fields: "answer", the answer is the row's (case, an article before it, a full stop after it and commas in a number
-    do not count), and "shown", a message of the tool before it holds it.
+    `correct` needs both fields: "answer", the answer is the row's (case, articles, a full stop after it and commas in a number do not
+    count), and "shown", a message of the tool before it holds it.
     """
     messages = messages if isinstance(messages, (list, tuple)) else []
     last = messages[-1] if messages else {}
     said = last.get("content") if last.get("role") == "assistant" and not last.get("tool_calls") else None
-    given = _bare(said) if isinstance(said, str) else ""
+    given = _bare(said) if isinstance(said, str) and len(said) <= LONGEST else ""
     answer = given != "" and given == _bare(row["answer"])
     shown = any(_bare(row["answer"]) in _runs(text) for text in _shown(messages))
-    return Verdict(answer and shown, {"answer": answer, "shown": shown}, well_formed=0 < len(given) <= LONGEST)
+    return Verdict(answer and shown, {"answer": answer, "shown": shown}, well_formed=given != "")
 
 
 def _bare(text: str) -> str:
     """An answer without what does not count."""
-    text = " ".join(text.lower().split()).removesuffix(".").removeprefix("the ")
+    text = " ".join(word for word in text.lower().strip().removesuffix(".").split() if word not in ("a", "an", "the"))
     digits = text.replace(",", "")
-    return digits if digits.isdigit() and text == f"{int(digits):,}" else text
+    return digits if digits.isascii() and digits.isdigit() and text == f"{int(digits):,}" else text
 
 
 def _shown(messages: Sequence[Any]) -> Iterator[str]:
-    """What a search answered."""
+    """What a search found. An error is no find: it may quote the model's own words."""
     for message in messages[:-1]:
-        if message.get("role") == "tool" and message.get("name") == "search" and isinstance(message.get("content"), str):
-            yield message["content"]
+        content = message.get("content")
+        if message.get("role") == "tool" and message.get("name") == "search" and isinstance(content, str):
+            yield "" if content.startswith("{") else content
 
 
 def _runs(text: str) -> set[str]:

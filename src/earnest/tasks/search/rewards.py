@@ -11,10 +11,15 @@ from earnest.rewards.text import text_answer
 from earnest.rewards.verifier import Attempt, Score, Verifier, right, wrong
 from earnest.task import Row
 
+_BARE = re.compile(r"(?:[A-Za-z ]+|[1-9][0-9,]*)\.?")  # every name of this world is made of these letters
 SPARE = 4  # calls beyond those needed, until nothing is left of the tenth
 
 _NUMBER = number("answer", place="whole", currency=())
 _NAME = text_answer("answer", ignore=["case", "space", "punctuation", "articles"])
+
+
+def _bare(attempt: Attempt, row: Row) -> Score:
+    return right() if _BARE.fullmatch(attempt.text.strip()) else wrong("more than a name or a number")
 
 
 def _answer(attempt: Attempt, row: Row) -> Score:
@@ -42,6 +47,6 @@ def _few_calls(attempt: Attempt, row: Row) -> Score:
 # answer that no search showed is not paid either; which searches, and in which order, is left free.
 reward = compose(
     correct=Verifier("answer", _answer, ("answer", "number")),
-    gates=[no_leaked_tags(), Verifier("read", _read, ("answer",))],
+    gates=[no_leaked_tags(), Verifier("bare", _bare), Verifier("read", _read, ("answer",))],
     shaped={Verifier("exact", _exact, ("answer",)): 0.1, Verifier("few_calls", _few_calls, ("hops",)): 0.1},
 )

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections import Counter
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -240,7 +241,7 @@ def test_simple_policies_earn_what_was_worked_out(policy, reward, accuracy):
 
 
 def test_reward_and_check_agree_on_random_desks():
-    found = [tried(row, POLICIES["random"](row)) for row in ALL]
+    found = [tried(row, POLICIES["random"](row)) for row in ROWS["test"]]
     assert all((value > 0.5) == verdict.correct for value, verdict in found)
     assert -0.1 < sum(value for value, _ in found) / len(found) < 0.02
 
@@ -402,6 +403,7 @@ def test_a_family_that_there_is_not_is_refused():
 
 
 def test_the_red_team_finds_nothing():
-    found = audit(TASK, load_rows(TASK), search_calls=0)
+    few = [row for row in ROWS["dev"] if row["id"].endswith(("-0a", "-0a-yes"))]  # one of each family, and one for a person
+    found = audit(replace(TASK, rows=few), load_rows(replace(TASK, rows=few)), search_calls=0)
     assert found.kind == "calls" and found.board[0].mean == 1.0
     assert not found.findings, found.findings

@@ -226,7 +226,7 @@ def test_who_does_not_read_earns_less_than_nothing():
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the README has the figures of Python 3.11, whose library the rows come from")
 def test_the_readme_has_the_scores():
     table = dict(re.findall(r"^\| ([a-z1 ]+) \| (-?[\d.]+ \| [\d.]+) \|", (FOLDER / "README.md").read_text(), re.MULTILINE))
-    assert table == {name: "{:.3f} | {:.3f}".format(*played(name)) for name in POLICIES}
+    assert {name: table.get(name) for name in POLICIES} == {name: "{:.3f} | {:.3f}".format(*played(name)) for name in POLICIES}
 
 
 # with tools
@@ -260,7 +260,7 @@ def test_lines_are_shown_by_the_numbers_of_the_new_version():
 @pytest.mark.parametrize(
     "call",
     ["f(__import__('os'))", "g(1)", "f", "f(x=1)", "f(*[1])", "f(1).real", "f(10**9)", "f(99999)", "f([i for i in 'a'])", "f(f(1))", "f(",
-     "",      "f('" + "a" * 200 + "')", "f(1); f(2)", "f(-99999)", "f('a' * 3)", "f(open)", "f(**{'x': 1})"],
+     "", "f('" + "a" * 200 + "')", "f(1); f(2)", "f(-99999)", "f('a' * 3)", "f(open)", "f(**{'x': 1})"],
 )  # fmt: skip
 def test_only_the_function_itself_is_run_and_only_on_plain_values(call):
     with pytest.raises(ValueError):

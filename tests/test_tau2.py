@@ -46,7 +46,7 @@ def told(row):
     return oracle(row)[-1]["content"]
 
 
-@pytest.mark.parametrize(("domain", "rows"), [("retail", 112), ("telecom", 6)])
+@pytest.mark.parametrize(("domain", "rows"), [("retail", 109), ("telecom", 6)])
 def test_gold_actions_get_full_marks(domain, rows):
     assert len(task(domain).rows) == rows
     for row in task(domain).rows:
@@ -70,7 +70,7 @@ def spoilt(row):
 
 @pytest.mark.parametrize(
     ("domain", "counts", "unseen"),
-    [("retail", {"dropped": 177, "argument": 704, "extra": 108}, 10), ("telecom", {"dropped": 7, "argument": 11, "extra": 4}, 0)],
+    [("retail", {"dropped": 177, "argument": 704, "extra": 105}, 10), ("telecom", {"dropped": 7, "argument": 11, "extra": 4}, 0)],
 )
 def test_spoilt_actions_get_nothing(domain, counts, unseen):
     """In two retail tasks an address is changed to and fro, or to what it was: the check goes by the end state, the policy sees more."""
@@ -159,13 +159,15 @@ def test_what_must_be_told_stands_in_what_the_tools_answer():
     assert len(found) == 9
 
 
-def test_two_tasks_are_left_out_because_their_gold_breaks_the_policy():
-    """One exchanges items of an order that is pending; one pays 21.10 with a gift card that holds 17.00."""
+def test_five_tasks_of_114_are_left_out():
+    """One exchanges items of a pending order; one pays 21.10 with a gift card that holds 17.00; in three the agent must only refuse."""
     entries = json.loads((TAU2 / "retail" / "tasks.json").read_text()) if task("retail") else []
     kept = {row["id"] for row in task("retail").rows}
-    assert {entry["id"] for entry in entries} - kept == {"64", "105"}
+    assert {entry["id"] for entry in entries} - kept == {"64", "105"} | {"25", "57", "65"}
     shop = Retail(retail())
     for entry in entries:
+        if entry["id"] in ("25", "57", "65"):
+            assert not {a["name"] for a in entry["evaluation_criteria"]["actions"]} & set(WRITES)
         if entry["id"] in ("64", "105"):
             action = next(a for a in entry["evaluation_criteria"]["actions"] if a["name"] == "exchange_delivered_order_items")
             with pytest.raises(ValueError, match=r"pending, not delivered|not enough"):

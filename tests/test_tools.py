@@ -93,6 +93,8 @@ def test_a_loop_is_cut_at_the_limit_and_tried_again_the_next_time():
 def test_the_same_code_is_run_once_so_that_a_group_reads_the_same_answer():
     code = "import random\nrandom.random()"
     assert PYTHON(code) == PYTHON(code) != PYTHON(code + " ")
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(PYTHON, [code + "  "] * 4))) == 1
 
 
 def test_a_kept_error_cannot_be_changed_by_whoever_got_it():

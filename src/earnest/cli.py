@@ -26,8 +26,9 @@ import tyro
 from rich.console import Console
 
 from earnest.config import Config, DifficultyConfig, EvalConfig, SftConfig, Shared, TrainConfig, apply, flatten, read_toml
+from earnest.environment import load_task
 from earnest.errors import UserError
-from earnest.task import BUILT_IN, Task, load_task
+from earnest.task import BUILT_IN, Task
 
 TaskName = Annotated[
     str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK", help="A Python file that holds a Task, or a built-in task: triage.")

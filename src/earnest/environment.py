@@ -23,6 +23,7 @@ from earnest.rewards.calls import ToolCall, calls_in
 from earnest.rewards.verifier import LATE, Attempt, in_time
 from earnest.score import wait_for
 from earnest.task import Answer, Message, Row, Task, messages_of
+from earnest.task import load_task as task_from
 
 NOT_TOOLS = frozenset({"reset", "get_reward"})
 WORKERS = 16  # rollouts whose calls run at the same time
@@ -224,9 +225,23 @@ def acted(task: Task, row: Row, answer: Answer) -> tuple[list[Message], Any]:
     return episode.messages, episode.environment
 
 
+def load_task(where: str) -> Task:
+    """A task by name, file or module, with the reward of its environment among its own.
+
+    Raises:
+        UserError: Nothing there, the file does not run, or its environment cannot be made.
+    """
+    return with_own_reward(task_from(where))
+
+
 def with_own_reward(task: Task) -> Task:
     """The task, with what its environment says of itself (`get_reward`) as one more reward, of weight 1, under the name of its class."""
-    kind = type(task.environment()) if task.environment is not None else None
+    try:
+        kind = type(task.environment()) if task.environment is not None else None
+    except Exception as error:
+        raise UserError(
+            f"The environment of task '{task.name}' cannot be made: {type(error).__name__}: {error}. It is called without arguments."
+        ) from error
     if kind is None or not callable(getattr(kind, "get_reward", None)):
         return task
 

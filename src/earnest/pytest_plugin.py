@@ -55,11 +55,11 @@ def _attacked(task: Any, data: str | None, baseline: str | Path | None, folder: 
 
     from rich.console import Console
 
+    from earnest.environment import load_task
     from earnest.redteam.audit import audit
     from earnest.redteam.baseline import compare, read_baseline
     from earnest.redteam.printing import print_audit
     from earnest.rows import load_rows
-    from earnest.task import load_task
 
     task = load_task(_near(folder, task)) if isinstance(task, (str, Path)) else task
     accepted = read_baseline(Path(_near(folder, baseline)), task.name) if baseline is not None else []

@@ -1,7 +1,7 @@
 """Tools that a task can offer: Python in the sandbox, and a search in documents.
 
-Both are plain functions with typed arguments and a docstring, as TRL's `tools` wants them, and hold nothing between two calls, so that no
-rollout can leave anything for another. Descriptions and answers are short on purpose: every rollout pays for them.
+Both are plain functions with typed arguments and a docstring, as TRL's `tools` wants them, and what they answer depends on the call alone:
+no rollout can leave anything for another. Descriptions and answers are short on purpose: every rollout pays for them.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def python_tool(limits: Limits = SMALL, longest: int = LONGEST, packages: bool =
             if result.status in ("ok", "nonzero"):  # in anything else a busy machine may have had a part
                 if len(kept) >= KEPT:
                     kept.clear()
-                kept[code] = answer
+                answer = kept.setdefault(code, answer)  # that of whoever was first, where two ran it at once
         return dict(answer) if isinstance(answer, dict) else answer
 
     return python

@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from earnest.environment import load_task
 from earnest.errors import UserError
 from earnest.redteam.detectors import Rollout
 from earnest.rows import load_rows
 from earnest.rundir import read_json, read_jsonl
-from earnest.task import Task, judge, load_task
+from earnest.task import Task, judge
 
 PLACES = ("rollouts.jsonl", "rollouts.parquet", "rollouts/*.jsonl", "rollouts/*.parquet", "completions/*.parquet", "completions*.parquet")
 

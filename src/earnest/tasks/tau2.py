@@ -34,8 +34,8 @@ NOTE = "\n\nThe customer has said everything below, agrees to what follows from 
 def tau2(folder: str | Path) -> Task:
     """A task out of one of the benchmark's folders: retail, or telecom.
 
-    Its rows are the tasks in which the agent has something to do and whose gold writes the policy allows, with their split; the end state
-    that these lead to is what is expected.
+    Its rows are the tasks in which the agent has something to do or to say, and whose gold writes the policy allows, with their split; the
+    end state that these lead to is what is expected.
 
     Args:
         folder: With `db.json`, `tasks.json`, `policy.md`, `split_tasks.json`; or with `db.toml`, `tasks_small.json`, `main_policy.md`.
@@ -106,9 +106,10 @@ def check(messages: Sequence[Message], row: Row, environment: Retail | Telecom) 
 
 
 def _row(world: Any, writes: Sequence[str], entry: Mapping[str, Any], held_out: bool) -> Row | None:
-    """A task of the benchmark as a row; None where the agent has nothing to do, or the policy refuses one of its writes.
+    """A task of the benchmark as a row; None where no end state tells right from wrong, or the policy refuses one of its writes.
 
-    What customers do with their phones is no business of the agent; that they pay a bill is.
+    Where the agent must only refuse, nothing tells a refusal from an agent who sleeps; the benchmark asks a model there. What customers
+    do with their phones is no business of the agent; that they pay a bill is.
     """
     criteria, given = entry["evaluation_criteria"], (entry.get("initial_state") or {}).get("initialization_actions") or ()
     listed = criteria.get("actions") or ()
@@ -126,7 +127,9 @@ def _row(world: Any, writes: Sequence[str], entry: Mapping[str, Any], held_out: 
         except ValueError:  # a look-up that finds nothing is a part of some stories
             if action["name"] in writes:
                 return None
-    after = world.changed
+    after, says = world.changed, list(criteria.get("communicate_info") or ())
+    if not any(after.values()) and not says:
+        return None
     told = entry["user_scenario"]["instructions"]
     parts = (told.get(part) for part in ("reason_for_call", "known_info", "unknown_info", "task_instructions"))
     return {
@@ -138,7 +141,7 @@ def _row(world: Any, writes: Sequence[str], entry: Mapping[str, Any], held_out: 
         "writes": [action for action in actions if action["name"] in writes],
         "before": {name: {key: world.start[name][key] for key in table if key in world.start[name]} for name, table in after.items()},
         "after": after,
-        "says": list(criteria.get("communicate_info") or ()),
+        "says": says,
         "hands_off": bool(world.handed_off),
     }
 

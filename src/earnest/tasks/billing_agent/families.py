@@ -32,6 +32,7 @@ PAIRS = {  # pairs of twins by family and split; of "person", pairs of pairs: a 
 }
 FAMILIES = tuple(PAIRS)
 TRIES = 400
+LONGEST = 5  # lines that a list has in the families that only look things up: a small model reads them all on a small machine
 
 Call = tuple[str, dict[str, Any]]
 
@@ -106,10 +107,11 @@ class Books:
         return [self.customer, *(i["id"] for i in self.invoices()), *(p["id"] for p in self.payments())]
 
 
-def unpaid(books: Books, which: str, **_: Any) -> Case | None:
+def unpaid(books: Books, which: str, least: int = 1, **_: Any) -> Case | None:
     """The oldest, newest or largest open invoice."""
-    found = [i for i in books.invoices() if i["status"] == "open"]
-    if not found:
+    invoices = books.invoices()
+    found = [i for i in invoices if i["status"] == "open"]
+    if len(found) < least or len(invoices) > LONGEST:
         return None
     place = {"oldest": lambda i: i["day"], "newest": lambda i: i["day"], "largest": lambda i: sum(i["lines"].values())}[which]
     found.sort(key=place, reverse=which != "oldest")
@@ -121,7 +123,7 @@ def unpaid(books: Books, which: str, **_: Any) -> Case | None:
 def paid(books: Books, back: int, most: int = 2, **_: Any) -> Case | None:
     """The sum of the payments of a month that went through."""
     payments = books.payments()
-    if any(p["month"] != p["at"][:7] for p in payments) or len(payments) > 6:
+    if any(p["month"] != p["at"][:7] for p in payments) or len(payments) > LONGEST:
         return None  # months in two time zones are for the other families
     good = [p for p in payments if p["status"] == "ok" and p["month"] == books.month(back)]
     if not 1 <= len(good) <= most:
@@ -267,7 +269,7 @@ def _asked(family: str, split: str, chance: Random, number: int) -> tuple[str, d
     if family == "plan":
         return words[0], {"larger": words[1], "preview": words[2]}
     if family == "unpaid":
-        return words, {"which": chance.choice(("oldest", "newest", "largest"))}
+        return words, {"which": chance.choice(("oldest", "newest", "largest")), "least": 2 if number % 3 else 1}
     if family == "paid":
         return words, {"back": chance.choice((1, 2, 3)), "most": chance.choice((1, 2, 2, 3))}
     if family == "refund":

@@ -41,7 +41,7 @@ full: $(VENV)/train.stamp
 	$(BIN)/earnest run triage --config presets/full.toml --out runs/full --overwrite
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python bench/run.py

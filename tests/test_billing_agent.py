@@ -240,10 +240,24 @@ def test_simple_policies_earn_what_was_worked_out(policy, reward, accuracy):
     assert sum(verdict.correct for _, verdict in found) / len(found) == accuracy
 
 
-def test_reward_and_check_agree_on_random_desks():
+def test_reward_and_check_agree_on_random_desks_and_the_readme_has_the_figures():
     found = [tried(row, POLICIES["random"](row)) for row in ROWS["test"]]
     assert all((value > 0.5) == verdict.correct for value, verdict in found)
-    assert -0.1 < sum(value for value, _ in found) / len(found) < 0.02
+    reward, accuracy = (sum(values) / len(found) for values in ([v for v, _ in found], [verdict.correct for _, verdict in found]))
+    readme = (families.DATA.parent / "README.md").read_text()
+    assert f"| random | a few random calls about the right customer | {reward:.3f} | {accuracy:.3f} |" in readme
+    assert all(f"| {name} |" in readme for name in POLICIES)
+    assert "| -0.021 | 0.072 |" in readme and readme.count("| 0.928 | 0.928 |") == 1
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_readme_counts_the_rows(split):
+    counts = Counter(row["family"] for row in ROWS[split])
+    lines = [line.split("|") for line in (families.DATA.parent / "README.md").read_text().splitlines() if line.startswith("| `")]
+    told = {
+        cells[1].strip(" `"): int(cells[4 + SPLITS.index(split)]) for cells in lines if cells[1].strip(" `") in FAMILIES and len(cells) > 6
+    }
+    assert told == counts
 
 
 def test_an_extra_call_costs_a_fortieth():

@@ -37,16 +37,20 @@ def test_a_length_that_the_prompt_asks_for_is_tried():
     assert "len.demanded" in found(task_of(WORDS, tags, check, reward(pays), asks="Answer in 37 words."), "len.demanded")
 
 
-OVERLOOKED = {
-    "len.repeat_right": lambda text, gold: set((inside(text) or "").replace(",", " ").split()) == {gold},
-    "len.unseen_right": lambda text, gold: inside(re.sub("[\u200b\u2060]", "", text)) == gold,
-    "len.cut": lambda text, gold: re.search(rf"<answer>{gold}\b", text) is not None,
+def test_an_answer_that_breaks_off_is_found():
+    cut = lambda text, gold: re.search(rf"<answer>{gold}\b", text) is not None  # noqa: E731
+    assert "len.cut" in found(tag_task(cut), "len.cut")
+
+
+MORE = {
+    "len.repeat_right": lambda text, gold: (gold in text) * (1 + min(1.0, text.count(gold) / 10)),
+    "len.unseen_right": lambda text, gold: (gold in text) * (1 + min(1.0, len(text) / 1_000)),
 }
 
 
-@pytest.mark.parametrize("identity", OVERLOOKED)
-def test_the_attack_catches_what_overlooks_length(identity):
-    assert identity in found(tag_task(OVERLOOKED[identity]), identity)
+@pytest.mark.parametrize("identity", MORE)
+def test_a_right_answer_that_earns_more_when_it_is_swollen_is_found(identity):
+    assert identity in found(tag_task(MORE[identity]), identity)
 
 
 @pytest.mark.parametrize("identity", ["len.pad_right", "len.reasoning_right"])

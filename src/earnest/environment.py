@@ -148,6 +148,8 @@ def answer_to(episode: Episode, call: ToolCall, seconds: float) -> Message:
         return _message(episode, call, error=unfit)
     try:
         result = in_time(lambda: _result(tool, call.arguments), seconds)
+    except UserError:  # the tool's own infrastructure is missing: that is not the model's doing
+        raise
     except (Exception, SystemExit) as error:
         return _message(episode, call, error=f"{type(error).__name__}: {error}"[:500])
     if result is LATE:

@@ -221,7 +221,7 @@ def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[st
         )
     paid = [o for o in outcomes if o.overpaid and (attack.wrong == "certain" or o.refused)]
     if paid:
-        proven = any(not o.for_likeness for o in paid) and (any(o.refused for o in paid) or len({id(o.target) for o in paid}) > 1)
+        proven = any(not o.for_likeness for o in paid) and (any(o.refused for o in paid) or _right_everywhere(paid))
         says = (
             "the check refuses it" if any(o.refused for o in paid) else "the check accepts it too" if any(o.accepted for o in paid) else ""
         )
@@ -231,6 +231,14 @@ def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[st
         return [_above(attack, outcomes, above, names)]
     held_back = _held_back(attack, outcomes, names)
     return [held_back] if held_back else []
+
+
+def _right_everywhere(paid: Sequence[Outcome]) -> bool:
+    """Whether one and the same answer is paid on rows of different right answers: it cannot be right on all, whatever a check says."""
+    rows: dict[str, set[str]] = {}
+    for outcome in paid:
+        rows.setdefault(str(outcome.tried.answer), set()).add(str(outcome.target.case.oracle))
+    return any(len(golds) > 1 for golds in rows.values())
 
 
 def judge_faults(outcomes: Sequence[Outcome], names: Sequence[str], right: Sequence[Paid]) -> list[Finding]:

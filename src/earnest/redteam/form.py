@@ -26,6 +26,7 @@ _HASHES = re.compile(r"^#### *(?P<core>.+?)\s*\Z", re.MULTILINE)
 _NUMBER = re.compile(r"[$€£]?\s?[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?\s?%?|[-+−]?\.\d+|[-+−]?\d+/\d+", re.IGNORECASE)
 _CHOICE = re.compile(r"\(?[A-J]\)?")
 _SQL = re.compile(r"\s*(?:select|with|values)\b", re.IGNORECASE)
+GOLD = ("answer", "gold", "label", "solution", "target", "expected", "ground_truth", "reference", "output", "value")
 LABEL = 60  # characters of the longest label
 
 
@@ -154,12 +155,15 @@ def _is_program(text: str) -> bool:
 def _worded(texts: Sequence[str], rows: Sequence[Row]) -> list[Form]:
     """By the rows: a column whose value stands in nearly every answer is the core; else what differs between answers is."""
     columns = [name for name in dict.fromkeys(key for row in rows for key in row) if name not in ("id", "split")]
+    columns.sort(key=lambda name: name.lower() not in GOLD)  # of what stands in the answers, what is called the answer
     best: list[tuple[int, int] | None] = []
     for name in columns:
         spans = [_span(text, row.get(name)) for text, row in zip(texts, rows, strict=True)]
         varied = len({text[span[0] : span[1]] for text, span in zip(texts, spans, strict=True) if span}) > 1
         if varied and sum(s is not None for s in spans) >= 0.9 * len(texts) and _later(spans, best):
             best = spans
+        if best and name.lower() in GOLD:
+            break
     if not best:
         start = len(_whole_words(_common(texts)))
         end = len(_whole_words(_common([text[start:][::-1] for text in texts])))

@@ -7,6 +7,7 @@ take the whole search.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ LONGEST = 4  # changes in a chain
 QUIET = 10  # generations without news after which the search is over
 CONFIRMED = 24  # chains replayed on all rows
 REPORTED = 3
+SHORT = frozenset({"label", "choice", "number", "math", "text"})  # forms in which words may stand around an answer
 
 Step = tuple[str, int]  # a change, and the number its choices are drawn from
 Chain = tuple[str, tuple[Step, ...]]  # what it starts with, and what is done to that
@@ -257,7 +259,9 @@ class _Hunt:
         # Terms of taste take a little away from right answers too: only what is missing beyond them is partial credit.
         full = hit.hole != "near" or all(o.paid.total >= o.level.right - 0.2 * SLACK * o.level.gap for o in paid)
         rows = {o.target.form.core if o.target.form.kind != "calls" else str(o.target.case.oracle) for o in paid}
-        proven = full and len(rows) > 1 and all(o.refused for o in paid)
+        # The right answer with words around it may be read as it is meant: words, unlike values, are the catalog's business.
+        around = hit.hole == "near" and any(o.target.form.kind in SHORT and _holds(o) for o in paid)
+        proven = full and len(rows) > 1 and all(o.refused for o in paid) and not around
         says = "the check refuses it" if all(o.refused for o in paid) else "it says nothing" if hit.hole == "worthless" else ""
         made = finding("exploit", "fact" if proven else "lead", attack, hit.outcomes, paid, hit.rewards, says)
         shown = min(paid, key=lambda o: len(str(o.tried.answer)))
@@ -280,6 +284,12 @@ def grown(chain: Chain, target: Target, changes: Mapping[str, Change]) -> Answer
         if draft is None:
             return None
     return draft.answer
+
+
+def _holds(outcome: Outcome) -> bool:
+    """Whether the right answer's asserted part stands in an answer, as whole words."""
+    core, answer = outcome.target.form.core.strip(), str(outcome.tried.answer)
+    return bool(core) and re.search(rf"(?<!\w){re.escape(core)}(?!\w)", answer) is not None
 
 
 def _paying(outcomes: Sequence[Outcome], names: Sequence[str]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from earnest.redteam.attacks.objects import (
     fields,
     is_number,
     matched,
+    number_forms,
     same,
     with_raw,
     written,
@@ -395,5 +396,6 @@ ATTACKS = (
     ),
     _attack("key_order", _key_order, "The order of fields counts.", "Compare decoded objects, not text.", right=True),
     _attack("white_space", _white_space, "White space between values counts.", "Compare decoded objects, not text.", right=True),
+    _attack("number_form", number_forms, "100 and 100.0 count as two numbers.", "Compare numbers by value.", right=True),
     _attack("escapes", _escapes, "A letter written as an escape counts as another.", "Compare decoded objects, not text.", right=True),
 )

@@ -147,9 +147,10 @@ def _restate(slot: Slot, gold: Numeral) -> Iterator[str]:
     """Work left undone that comes to the gold."""
     value, own = gold.value, decimal(gold.value)
     yield from (f"{own}*1", f"{own}+0", f"{own} \\times 1", f"10**0*{own}")
-    yield from (f"{decimal(value - 1)}+1", f"{decimal(value + 7)} - 7", f"{decimal(value * 3)} \\div 3", f"x + 1 = {decimal(value + 1)}")
+    yield from (f"{decimal(value - 1)}+1", f"{decimal(value + 7)} - 7", f"x + 1 = {decimal(value + 1)}")
     if value.denominator != 1:
         return
+    yield f"{decimal(value * 3)} \\div 3"  # of a fraction this could be the fraction itself
     whole = int(value)
     a, b = (whole - 3) // 7, (whole - 3) % 7 + 3
     yield from (

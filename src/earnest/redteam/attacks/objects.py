@@ -155,7 +155,8 @@ def beside(choose: Callable[[Any], Iterable[str]]) -> Callable[[Target], Iterato
         if len(others) > 1:
             for turn in range(max(map(len, chosen.values()))):
                 all_of_them = {name: raws[turn % len(raws)] for name, raws in chosen.items() if raws}
-                yield matched(with_raw(target, value, all_of_them), _main_alone_right(target))
+                control = target.form.change(**{name: another(target, name) for name in all_of_them})  # as much of it right
+                yield matched(with_raw(target, value, all_of_them), control)
 
     return build
 
@@ -174,3 +175,16 @@ def unseen(own: Any) -> list[str]:
     if isinstance(own, bool) or not isinstance(own, (str, int, float)):
         return []
     return ['""', '"qzx vjk"'] if isinstance(own, str) else ["-987654321", "1e300"]
+
+
+def number_forms(target: Target) -> Iterator[str]:
+    """Whole numbers as floats, and floats that are whole without their dot: the same numbers in JSON Schema."""
+    value = target.form.value
+    if isinstance(value, dict):
+        other = {name: float(v) if type(v) is int else int(v) for name, v in value.items() if _whole(v)}
+        if other:
+            yield target.form.dump({**value, **other})
+
+
+def _whole(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < 2**53 and value == int(value)

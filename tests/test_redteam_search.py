@@ -92,7 +92,8 @@ def labels(judge):
 def test_a_label_looked_for_anywhere_in_the_text_is_found_out_and_the_example_is_small(tmp_path):
     found = exploits(searched(labels(lambda text, row: row["label"] in text), tmp_path))
     assert found and all(f.earned == 1.0 and f.right == 1.0 and f.wrong == 0.0 for f in found)
-    assert found[0].certainty == "fact" and found[0].hits >= 2
+    # a lead: the right answer with words around it may be read as it is meant, and which words turn it round the catalog knows
+    assert found[0].certainty == "lead" and found[0].hits >= 2
     gold = next(row["label"] for row in LABELS if row["id"] in found[0].place)
     assert gold in found[0].example and len(found[0].example) <= len(gold) + 25
 
@@ -118,7 +119,7 @@ def numbers(judge):
 
 def test_a_number_found_within_another_is_found_out(tmp_path):
     found = exploits(searched(numbers(lambda text, row: row["answer"] in text), tmp_path))
-    assert found and found[0].certainty == "fact"
+    assert found and found[0].certainty == "lead"
 
 
 def _closeness(text, row):

@@ -152,7 +152,7 @@ Renamed.__name__, Renamed.__module__ = "Counter", "collections"
     [Always(), Int(3), Renamed(), type("str", (str,), {})("a"), (i for i in "ab"), range(3), iter([1]), int, len, object(), [Always()],
     {1: {2: Int(1)}},
      collections.namedtuple("P", "x")(1), type("Counter", (dict,), {"__module__": "collections"})()],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_what_is_no_plain_data_has_no_encoding(value):  # S-CS-15
     with pytest.raises(NotPlainError):

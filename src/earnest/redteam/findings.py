@@ -259,18 +259,15 @@ def judge_faults(outcomes: Sequence[Outcome], names: Sequence[str], right: Seque
     unjudged = [(outcome, outcome.paid.check_fault) for outcome in outcomes if outcome.paid.check_fault]
     if unjudged:
         found["check", "check"] = unjudged
-    return [
-        finding(
-            "fault",
-            "lead" if kind == "check" or all(o.attack.id in ONLY_BROKEN_WORLDS for o, _ in hits) else "fact",
-            fault_attack(kind),
-            [o for o in outcomes if o.attack.id in {hit.attack.id for hit, _ in hits}],
-            [o for o, _ in hits],
-            (name,),
-            min((s for _, s in hits), key=len),
-        )
-        for (name, kind), hits in found.items()
-    ]
+    made = []
+    for (name, kind), hits in found.items():
+        causable = [(outcome, says) for outcome, says in hits if outcome.attack.id not in ONLY_BROKEN_WORLDS]
+        certainty: Certainty = "lead" if kind == "check" or not causable else "fact"
+        shown = [outcome for outcome, _ in causable or hits]
+        asked = [o for o in outcomes if o.attack.id in {hit.attack.id for hit in shown}]
+        says = min((says for _, says in causable or hits), key=len)
+        made.append(finding("fault", certainty, fault_attack(kind), asked, shown, (name,), says))
+    return made
 
 
 ONLY_BROKEN_WORLDS = frozenset({"crash.odd_envelopes"})  # messages that no model can cause, only an environment at fault

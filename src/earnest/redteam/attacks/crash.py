@@ -17,7 +17,7 @@ from earnest.redteam.form import Kind
 from earnest.task import Answer, Message
 
 DEEP = 100_000  # brackets
-LONG = 8_000  # characters of what a slow pattern runs over: enough for cubic time to hang, not for quadratic, which many sound rewards have
+LONG = 4_000  # characters of what a slow pattern runs over: enough for cubic time to hang, not for quadratic, which many sound rewards have
 
 
 def _in_fields(target: Target, *raws: str) -> Iterator[Try]:
@@ -171,7 +171,6 @@ def _odd_messages(target: Target) -> Iterator[Try]:
         [{"role": "assistant", "content": "", "tool_calls": []}],
         [{"role": "assistant", "content": "\ud800\x00"}],
         [{"role": "assistant", "content": "x" * 200_000}],
-        [{"role": "assistant", "content": [{"type": "text", "text": ""}]}],
         [{"role": "tool", "content": ""}],
         [{"role": "tool", "content": None}, {"role": "assistant", "content": ""}],
         [{"role": "assistant", "content": ""}] * 200,
@@ -182,6 +181,7 @@ def _odd_messages(target: Target) -> Iterator[Try]:
 def _odd_envelopes(target: Target) -> Iterator[Try]:
     """What only a broken environment makes."""
     answers: list[Answer] = [
+        [{"role": "assistant", "content": [{"type": "text", "text": ""}]}],
         [],
         [{}],
         [{"role": "nobody", "content": ""}],

@@ -142,8 +142,7 @@ def _collect(
 
 def spread_groups(rewards: np.ndarray, share: float) -> np.ndarray:
     """bool [P], the share of the groups (at least one) whose rewards [P, G] have the largest standard deviations."""
-    known = np.where(np.isnan(rewards), np.nan, rewards)
-    spread = np.array([np.nanstd(group) if (~np.isnan(group)).any() else 0.0 for group in known])
+    spread = np.array([np.nanstd(group) if (~np.isnan(group)).any() else 0.0 for group in rewards])
     kept = np.zeros(len(rewards), dtype=bool)
     kept[np.argsort(-spread, kind="stable")[: max(1, round(share * len(rewards)))]] = True
     return kept

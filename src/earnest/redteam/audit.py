@@ -140,7 +140,7 @@ def audit(
             found += blind(ground, asker.names)
             found += judge_faults(every, asker.names, [ground.right[ground.position(o.target)] for o in every])
             asker.close()  # what hostile programs did to the process that scored them must not be held against the rewards
-            restless = unsteady(ground, asker, every)
+            restless = unsteady(ground, asker)
             found = [_steadied(f, ground, asker) for f in found] if restless else found
             found += restless + slow(ground, asker, every)
             found += [f for rule in RULES for f in rule(ground, asker)]
@@ -282,7 +282,7 @@ def blind(ground: Ground, names: Sequence[str]) -> list[Finding]:
     return [found]
 
 
-def unsteady(ground: Ground, asker: Asker, outcomes: Sequence[Outcome]) -> list[Finding]:
+def unsteady(ground: Ground, asker: Asker) -> list[Finding]:
     """Marks that change with repetition, order or neighbours."""
     some = [(i, answer) for i, t in enumerate(ground.targets) for answer in (t.case.oracle, t.wrong, idle(t))]
     first = asker.ask_again(some)

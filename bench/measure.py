@@ -19,7 +19,7 @@ import torch
 from work import WORK
 
 from earnest.config import SftConfig, TrainConfig
-from earnest.engine import decoder, rollouts, sampler
+from earnest.engine import decoder, pool, rollouts, sampler
 from earnest.engine.models import load_model
 from earnest.engine.policy import Policy
 from earnest.engine.rollouts import answer, make_prompts
@@ -58,8 +58,9 @@ class Watch:
         self.lora, self.head = sum(p.numel() for p in policy.trainable()), t.head.weight.numel()
         self.per_pair = 4 * t.heads * t.head_dim * len(t.layers)  # a query and a key: one product for the score, one for the value
         self.flops, self.trained = 0.0, []
-        self._wrap(decoder.Decoder, "prefill", "prefill")
-        self._wrap(decoder.Decoder, "step", "decode")
+        for kind in (decoder.Decoder, pool.PooledDecoder):  # the second where the kernels serve
+            self._wrap(kind, "prefill", "prefill")
+            self._wrap(kind, "step", "decode")
         self._wrap(sampler, "draw", "draw")
         self._wrap(torch.Tensor, "backward", "backward")
         self._wrap(Policy, "log_probabilities", "forward", lambda result, _, sequences, *rest: self.trained.extend(sequences))

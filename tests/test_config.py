@@ -21,6 +21,7 @@ OTHER = {
     "lora_rank": 4, "report_to": "wandb",
     "difficulty.samples": 4, "difficulty.rows": 9, "difficulty.temperature": 0.5, "difficulty.drop_all_right": 0.25,
     "difficulty.drop_all_wrong": 0.75, "difficulty.keep_from": 0.1, "difficulty.keep_to": 0.9,
+    "difficulty.max_completion_length": 14,
     "sft.steps": 3, "sft.batch_size": 5, "sft.rows": 11, "sft.learning_rate": 1e-5, "sft.lr_scheduler_type": "cosine",
     "sft.warmup_ratio": 0.5, "sft.max_grad_norm": 0.3, "sft.token_budget": 99,
     "train.steps": 3, "train.num_prompts": 7, "train.num_generations": 5, "train.max_completion_length": 12, "train.temperature": 0.7,

@@ -333,7 +333,7 @@ def test_gold_answers_get_everything_right_and_empty_ones_nothing(text_of, accur
     def model(policy, task, prompts, samples, *others, **named):
         return [[Sampled(Completion((1, 2), True), Answer(text_of(task, p.row)))] for p in prompts]
 
-    monkeypatch.setattr(stages, "prompts_of", lambda s, policy, rows, room: [SimpleNamespace(row=row) for row in rows])
+    monkeypatch.setattr(stages, "prompts_of", lambda s, policy, rows, room: [SimpleNamespace(row=row, messages=[]) for row in rows])
     monkeypatch.setattr(stages, "answer", model)
     evaluate_stage(s, None, "base")
     got = describe("base", load_answers(tmp_path)["base"])

@@ -11,12 +11,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from earnest.engine.rollouts import Prompt, Sampled, rollout_records, score_batch
+from earnest.engine.sampler import Completion
+from earnest.environment import play
 from earnest.errors import UserError
-from earnest.lab.plots import change_sentence, check_sentence, curve_svgs, curves_png, dead_sentence
+from earnest.lab.browse import disagreements
+from earnest.lab.plots import curve_svgs, curves_png
 from earnest.lab.report import duration, forest, percent, points, verdict, write_report
+from earnest.lab.trends import change_sentence, check_sentence, dead_sentence
+from earnest.rewards.calls import as_messages
+from earnest.rewards.compose import compose
+from earnest.rewards.verifier import Verifier, as_reward, right, wrong
 from earnest.rundir import append_jsonl, write_json
+from earnest.task import Task
+from earnest.text import Answer
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>\u2028<!-- ${1} \\u003c &lt;b&gt; \x00"
 
@@ -250,10 +261,21 @@ def test_a_run_cut_short_within_a_line_is_readable(tmp_path: Path) -> None:
 
 def test_too_many_rollouts_are_thinned_by_whole_steps_and_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = synthetic_run(tmp_path / "run", steps=10, leave_out=("grpo/rollouts.jsonl",))
-    monkeypatch.setattr("earnest.lab.report.MAX_ROLLOUTS", 100)
+    monkeypatch.setattr("earnest.lab.browse.MAX_SHOWN", 100)
     shown = re.search(r'id="data">(.*?)</script>', page := page_of(run), re.DOTALL)
     assert shown and {row["step"] for row in json.loads(shown[1])["rollouts"]} == {1, 5, 9, 10}
     assert "192 rollouts are left out" in page
+
+
+def test_trajectories_too_long_for_a_page_are_thinned_by_whole_rows_and_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_json(tmp_path / "run.json", {"task": "synthetic"})
+    own = [acting(id=f"row-{row}", split="test", mode="greedy", messages=[{"content": "x" * 1000}]) for row in range(4)]
+    for model in ("base", "sft"):
+        append_jsonl(tmp_path / f"eval/{model}.jsonl", own)
+    monkeypatch.setattr("earnest.lab.browse.MAX_CHARACTERS", 6000)  # of a bit more than 8,000: every second row, and the last
+    page = page_of(tmp_path)
+    assert [row["id"] for row in data_of(page)["answers"]] == ["row-0", "row-2", "row-3"] * 2
+    assert "2 answers of the evaluation are left out" in page and ">Answers</h2>" in page
 
 
 def test_what_is_no_run_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -272,6 +294,200 @@ def test_curves_follow_the_page_colours(tmp_path: Path) -> None:
         assert curve.sentence.endswith(".") and "nan" not in curve.sentence
         assert curve.svg.startswith("<svg viewBox") and "<style" not in curve.svg
         assert not re.findall(r"#[0-9a-f]{6}\b", re.sub(r"#(ffffff|000000)", "", curve.svg))
+
+
+# Rollouts with tools
+
+
+def called(*calls: tuple[str, Any], content: str = "", **more: Any) -> dict[str, Any]:
+    entries = [{"id": f"call_{n}", "type": "function", "function": {"name": one[0], "arguments": one[1]}} for n, one in enumerate(calls)]
+    return {"role": "assistant", "content": content, "tool_calls": entries, **more}
+
+
+def told(content: str, name: str = "find", number: int = 0) -> dict[str, Any]:
+    return {"role": "tool", "name": name, "tool_call_id": f"call_{number}", "content": content}
+
+
+FIND, REFUND = ("find", {"email": "ann@oak.com"}), ("refund", {"payment": "P1", "amount": "60.00"})
+ACTED = [
+    called(FIND, content="I look first.", reasoning_content="Who is it?"),
+    told('{"customer": "C7"}'),
+    called(REFUND, FIND),
+    told('{"error": "ValueError: needs approval"}', "refund"),
+    told('{"customer": "C7"}', number=1),
+    called(("refund", None)),
+    told('{"error": "not JSON"}', "refund"),
+    {"role": "assistant", "content": '{"answer": "60.00"}'},
+]
+PROGRAM = "for n in range(3):\n    print(n)"
+
+
+def acting(**changed: Any) -> dict[str, Any]:
+    """A rollout with tools, as the engine records it."""
+    return {
+        "step": 1, "group": 0, "sample": 0, "id": "row-0", "prompt": [{"role": "user", "content": "Refund it."}],
+        "text": '{"answer": "60.00"}', "reasoning": None, "tokens": 50, "terminated": True, "rewards": {"billing": 0.0}, "reward": 0.0,
+        "advantage": -0.5, "reasons": {"billing": "gate approval: broken: approve before refund"},
+        "verdict": {"correct": False, "fields": {"state": False}, "well_formed": True, "handed_off": False},
+        "messages": ACTED, "ended": "answered", "turns": [20, 15, 10, 5], "given_tokens": 33,
+        "tools": {"calls": 4, "failed": 2, "malformed": 1, "hung": 0, "repeated": 1},
+        "marks": [[], ["failed"], ["repeated"], ["failed", "malformed"]], "unread": {"3": '<tool_call>{"name": "refund", "argum'},
+    } | changed  # fmt: skip
+
+
+RIGHT = {"correct": True, "fields": {"state": True}, "well_formed": True, "handed_off": False}
+ACTING = [
+    acting(),
+    acting(sample=1, reward=1.0, rewards={"billing": 1.0}, advantage=0.5, reasons={}, verdict=RIGHT,
+           messages=[called(FIND), told("C7"), *ACTED[-1:]], turns=[20, 5], marks=[[]], turn_rewards=[0.25, 0.0],
+           turn_advantages=[0.75, -0.5],
+           tools={"calls": 1, "failed": 0, "malformed": 0, "hung": 0, "repeated": 0}),
+    acting(sample=2, reward=0.9, ended="turn limit", terminated=False, turns=[9, 9], unread={"2": HOSTILE}, reasons={"billing": HOSTILE},
+           messages=[called(("python", {"code": PROGRAM})), told(HOSTILE), called((HOSTILE, {HOSTILE: [HOSTILE]}), content=HOSTILE)],
+           marks=[["failed", "hung"]], tools={"calls": 1, "failed": 1, "malformed": 0, "hung": 1, "repeated": 0}),
+]  # fmt: skip
+
+
+def acting_run(folder: Path) -> Path:
+    """A run directory of a task with tools: training, and the evaluation of two models on two rows."""
+    own = tuple(f"{stage}/{name}.jsonl" for stage in ("grpo", "sft_grpo") for name in ("metrics", "rollouts"))
+    run = synthetic_run(folder, steps=3, leave_out=own)
+    append_jsonl(run / "sft_grpo/rollouts.jsonl", ACTING)
+    append_jsonl(run / "sft_grpo/metrics.jsonl", acting_metrics())
+    training = ("step", "group", "reward", "rewards", "advantage", "reasons")
+    answered = {key: value for key, value in ACTING[0].items() if key not in training} | {"split": "test", "mode": "greedy"}
+    for model, judged in (("base", ACTING[0]["verdict"]), ("sft_grpo", RIGHT)):
+        own = [answered | {"id": row, "model": model, "verdict": judged, "slices": {"family": "refund"}} for row in ("row-8", "row-9")]
+        append_jsonl(run / f"eval/{model}.jsonl", own)
+    return run
+
+
+def acting_metrics(steps: int = 20) -> list[dict[str, Any]]:
+    rows = synthetic_metrics(steps, learns=True)
+    for at, row in enumerate(rows):
+        row |= {
+            "tools/call_frequency": 2.0, "turns/mean": 3.0, "tools/failure_frequency": 0.4 - 0.01 * at, "tools/malformed": 0.0,
+            "tools/hung": 0.0, "tools/repeated": 0.1 + 0.01 * at, "echo": 0.05 + 0.01 * at, "ended/answered": 0.5 + 0.02 * at,
+            "ended/turn_limit": 0.5 - 0.02 * at, "ended/done": 0.0, "ended/call_limit": 0.0, "ended/token_limit": 0.0,
+            "turns/1_length": 20.0, "turns/2_length": 12.0,
+        }  # fmt: skip
+    return rows
+
+
+def test_reward_and_check_disagree_where_wrong_earns_like_right_and_right_like_wrong() -> None:
+    def rollouts(*pairs: tuple[float | None, bool | None]) -> list[dict[str, Any]]:
+        return [{"reward": reward, "verdict": {"correct": correct}} for reward, correct in pairs]
+
+    # right earn 1, 1 and 0.1 (median 1), wrong 0, 0.2 and 0.6 (median 0.2): the line is at 0.6
+    mixed = rollouts((1, True), (1, True), (0.1, True), (0, False), (0.2, False), (0.6, False), (None, False), (9, None))
+    assert disagreements(mixed) == ["", "", "unpaid", "", "", "paid", "", ""]
+    assert disagreements(rollouts((1, True), (0, False))) == ["", ""]
+    assert disagreements(rollouts((0, True), (0, False))) == ["", ""], "what all earn tells nothing"
+    assert disagreements(rollouts((1, False), (1, False), (0, False), (1, True))) == ["paid", "paid", "", ""]
+    assert disagreements(rollouts((1, False), (0, False))) == ["", ""], "nothing right to compare with"
+
+
+def test_curves_of_tools_are_drawn_where_they_were_measured(tmp_path: Path) -> None:
+    said = {one.title: one.sentence for one in curve_svgs(acting_run(tmp_path / "run"))}
+    assert said["Calls and turns"] == "Calls a rollout stayed flat around 2.00 over 20 steps."
+    # the first fifth is 0.4 to 0.37, the last 0.24 to 0.21
+    went = "The share of failed calls fell from 0.39 to 0.23 over 20 steps. That of repeated ones rose"
+    assert said["Failed and repeated calls"].startswith(went)
+    # the last four steps answer 0.82 to 0.88
+    assert said["How rollouts ended"] == "In the last steps rollouts ended: 85% with an answer, 15% at the turn limit."
+    assert said["Echo"].endswith("over 20 steps: they became alike.")
+    assert said["Length by turn"] == "In the last steps the turns have 20.0, 12.0 tokens, from the first on."
+    plain = {one.title for one in curve_svgs(synthetic_run(tmp_path / "plain", steps=3))}
+    assert not plain & {"Calls and turns", "Failed and repeated calls", "How rollouts ended", "Echo", "Length by turn"}
+
+
+def scored(*words: str, log: str | None = None) -> list[dict[str, Any]]:
+    """Records of single answers that a verifier (or a plain function, which logs `log`) scored."""
+
+    def plain(completions: Any, log_extra: Any, **_: Any) -> list[float]:
+        log_extra("plain/reasons", [log] * len(completions))
+        log_extra("note", ["n"] * len(completions))
+        return [0.5] * len(completions)
+
+    exact = as_reward(Verifier("exact", lambda attempt, row: right() if attempt.text == "a" else wrong(f"not a but {attempt.text}")))
+    rewards = [exact] if log is None else [exact, plain]
+    task = Task(rows=[], prompt=lambda row: [], rewards=rewards, check=lambda text, row: text == "a")
+    samples = [[Sampled(Completion((1,), True), Answer(text)) for text in words]]
+    batch = score_batch(task, [Prompt({"id": "r"}, [], (1,), False)], samples, 1)
+    return rollout_records(batch, np.zeros((1, len(words))), 1)
+
+
+def test_reasons_of_rewards_reach_the_record_cut_where_they_are_long() -> None:
+    good, bad, long = scored("a", "b", "c" * 1000)
+    assert (good["reasons"], bad["reasons"]) == ({}, {"exact": "not a but b"})
+    assert long["reasons"]["exact"] == "not a but " + "c" * 590 + " ..."
+    assert "exact/reasons" not in bad, "they are kept once"
+    (own,) = scored("b", log="because")
+    assert own["reasons"] == {"exact": "not a but b", "plain": "because"} and own["note"] == "n"
+
+
+def test_a_lost_gate_is_named_in_the_reasons() -> None:
+    gate = Verifier("polite", lambda attempt, row: right() if "please" in attempt.text else wrong("no please"))
+    whole = compose(gates=[gate], correct=Verifier("sum", lambda attempt, row: right() if "4" in attempt.text else wrong("another number")))
+    assert whole("4").reasons == ("gate polite: no please",) and whole("please 5").reasons == ("sum: another number",)
+
+
+def test_calls_are_marked_with_what_they_were_counted_as() -> None:
+    task = Task(rows=[], prompt=lambda row: [], rewards=[], check=lambda messages, row: True, tools=[halve])
+    wild = [("halve", {"number": 4}), ("halve", {"number": 4}), ("halve", {"number": 3}), ("double", {}), ("halve", {"of": 1})]
+    episode = play(task, {}, as_messages(wild))
+    assert episode.marks == [[], ["repeated"], ["failed"], ["failed", "malformed"], ["failed", "malformed"]]
+
+
+def halve(number: int) -> int:
+    """Halve an even number.
+
+    Args:
+        number: It.
+    """
+    if number % 2:
+        raise ValueError("odd")
+    return number // 2
+
+
+def test_runs_from_before_reasons_and_prompts_were_kept_open(tmp_path: Path) -> None:
+    write_json(tmp_path / "run.json", {"task": "synthetic"})
+    old = acting(**{"billing/reasons": "broken: approve before refund"})
+    for key in ("reasons", "marks", "unread"):
+        del old[key]
+    append_jsonl(tmp_path / "grpo/rollouts.jsonl", [old])
+    answer = {"model": "base", "split": "dev", "mode": "greedy", "sample": 0, "id": "r", "text": "a", "verdict": RIGHT}
+    append_jsonl(tmp_path / "eval/base.jsonl", [answer])
+    shown = data_of(page_of(tmp_path))
+    assert shown["rollouts"][0]["reasons"] == {"billing": "broken: approve before refund"}
+    assert shown["prompts"][shown["answers"][0]["prompt"]] is None
+    assert shown["names"] == {"grpo": "GRPO", "base": "base"}
+
+
+def data_of(page: str) -> dict[str, Any]:
+    return json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def test_the_page_tells_what_models_did_with_their_tools(tmp_path: Path) -> None:
+    run = acting_run(tmp_path / "run")
+    summary = synthetic_summary()
+    summary["models"][0]["acting"] = {"turns": 3.5, "calls": 2.25, "failed": 0.125, "ended": {"answered": 1.0}}
+    summary["models"][3]["acting"] = {"turns": 3.0, "calls": 2.0, "failed": 0.0, "ended": {"answered": 0.9, "turn limit": 0.1}}
+    write_json(run / "summary.json", summary)
+    before = {"k": 8, "rows": 9, "acting": {"turns/mean": 4.5, "tools/call_frequency": 3.5, "tools/failure_frequency": 0.2}}
+    write_json(run / "difficulty.json", {"before": before, "after": {"rows": 5}})
+    said = words_of(page_of(run))
+    heads = "Model Turns Calls Failed calls Ended: answered Ended: turn limit"
+    assert f"What they did with their tools {heads} base 3.50 2.25 12% 100% 0% SFT then GRPO 3.00 2.00 0% 90% 10%" in said
+    assert "Turns a rollout 4.50 – Calls a rollout 3.50 – Failed calls 20% – Ended at the token limit – –" in said
+    assert "Well formed" in said and "Strict JSON" not in said
+    single = words_of(page_of(synthetic_run(tmp_path / "single", steps=3)))
+    assert "What they did" not in single and "Strict JSON" in single and "Calls a rollout" not in single
+
+
+def words_of(page: str) -> str:
+    """What a reader of the page without its script reads."""
+    return " ".join(re.sub(r"<(script|style)[ >].*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL).split())
 
 
 # In a browser
@@ -389,3 +605,77 @@ def test_browser_opens_the_page_of_an_empty_run(browser: Any, tmp_path: Path) ->
     browser.get(write_report(tmp_path).as_uri())
     assert "its state is “running”" in texts(browser, ".caveat")[0]
     assert texts(browser, "nav a") == ["How it was made"] and browser.get_log("browser") == []
+
+
+@pytest.fixture
+def acting_page(browser: Any, tmp_path: Path) -> Any:
+    browser.get(write_report(acting_run(tmp_path / "run")).as_uri())
+    yield browser
+    assert browser.get_log("browser") == [], "nothing may be complained of in the console"
+
+
+def opened(page: Any, number: int) -> str:
+    """Open a trajectory; the selector of its card."""
+    page.execute_script("document.querySelectorAll('.trajectory')[arguments[0]].open = true", number)
+    time.sleep(0.2)  # the turns are drawn once it is open
+    return f".sample:nth-child({number + 1})"
+
+
+def test_browser_shows_a_trajectory_turn_by_turn(acting_page: Any) -> None:
+    assert texts(acting_page, ".turn") == [], "closed, it is not drawn"
+    card = opened(acting_page, 0)
+    assert texts(acting_page, f"{card} .path .step") == ["find", "refundfailed", "findrepeated", "refundmalformed"]
+    assert texts(acting_page, f"{card} .why") == ["billing gate approval: broken: approve before refund"]
+    assert texts(acting_page, f"{card} .turn > header") == ["Turn 120 tokens", "Turn 215 tokens", "Turn 310 tokens", "Turn 45 tokens"]
+    assert texts(acting_page, f"{card} .turn:nth-of-type(1) > .text") == ["I look first."]
+    assert texts(acting_page, f"{card} .turn details .text") == ["Who is it?"]
+    assert texts(acting_page, f"{card} .turn:nth-of-type(2) .call > header") == ["refundfailed", "findrepeated"]
+    assert texts(acting_page, f"{card} .call > .text")[1:3] == ['payment: "P1"', 'amount: "60.00"']
+    results = texts(acting_page, f"{card} .result .text")
+    assert [json.loads(one) for one in results[:2]] == [{"customer": "C7"}, {"error": "ValueError: needs approval"}]
+    assert texts(acting_page, f"{card} .turn:nth-of-type(3) > .text") == ['<tool_call>{"name": "refund", "argum'], "as it was written"
+    assert texts(acting_page, f"{card} .end") == ["Ended: answered (it answered without a call)"]
+
+
+def test_browser_shows_what_turns_earned_where_they_earned_something(acting_page: Any) -> None:
+    card = opened(acting_page, 1)
+    heads = texts(acting_page, f"{card} .turn > header")
+    assert heads == ["Turn 120 tokensreward 0.25advantage +0.75", "Turn 25 tokensreward 0.00advantage −0.50"]
+
+
+def test_browser_shows_hostile_calls_and_answers_as_text(acting_page: Any) -> None:
+    card = opened(acting_page, 2)
+    assert texts(acting_page, f"{card} .block") == [PROGRAM], "a program stands in lines"
+    assert texts(acting_page, f"{card} .call > header")[1] == HOSTILE + "not run"
+    assert texts(acting_page, f"{card} .result .text") == [HOSTILE]
+    assert texts(acting_page, f"{card} .end") == ["Ended: turn limit (its last turn still made a call)"]
+    assert acting_page.execute_script("return window.hacked") is None
+    assert texts(acting_page, "#groups img, #groups script") == []
+
+
+def test_browser_finds_trajectories_by_their_end_their_calls_and_disagreement(acting_page: Any) -> None:
+    assert texts(acting_page, "#count") == ["3 rollouts in 1 group"]
+    for name, value, count in (("ended", "turn limit", 1), ("ended", "answered", 2), ("calls", "failed", 2), ("calls", "none failed", 1),
+                               ("calls", "hung", 1), ("search", "needs approval", 1)):  # fmt: skip
+        choose(acting_page, name, value)
+        assert len(texts(acting_page, ".sample")) == count, (name, value)
+        choose(acting_page, name, "")
+    assert texts(acting_page, "#rollouts > .lead")[0].startswith("Reward and check disagree on 1 rollout: read")
+    assert texts(acting_page, "#verdicts label") == ["all 3", "right 1", "wrong 2", "not well formed 0", "paid though wrong 1"]
+    acting_page.find_element("css selector", "[value=paid]").send_keys(" ")
+    time.sleep(0.4)
+    assert texts(acting_page, ".sample > header .reward") == ["reward 0.90"]
+
+
+def test_browser_puts_the_answers_of_all_models_to_a_row_together(acting_page: Any) -> None:
+    assert texts(acting_page, "#sources label") == ["Training 3", "Evaluation 4"]
+    acting_page.find_element("css selector", "[value=answers]").send_keys(" ")
+    time.sleep(0.4)
+    assert texts(acting_page, "#count") == ["4 answers in 2 rows"]
+    assert texts(acting_page, ".group > header")[0] == "row-8testfamily: refund1 of 2 right"
+    assert texts(acting_page, ".group:first-child .who") == ["base", "SFT then GRPO"]
+    assert texts(acting_page, ".reward") == [], "nothing is paid in an evaluation"
+    choose(acting_page, "run", "base")
+    assert texts(acting_page, "#count") == ["2 answers in 2 rows"]
+    card = opened(acting_page, 0)
+    assert len(texts(acting_page, f"{card} .turn")) == 4

@@ -163,7 +163,7 @@ def test_a_failure_that_changes_nothing_is_no_way_out_of_a_zero(said, value):  #
 
 
 def test_the_reasons_say_which_part():
-    assert of(format=0, brief=0.5).reasons == ("format: not full", "brief: not full")
+    assert of(format=0, brief=0.5).reasons == ("gate format: not full", "brief: not full")
     assert of().reasons == ()
 
 

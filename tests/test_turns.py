@@ -128,6 +128,12 @@ def test_every_way_to_end_is_recorded(monkeypatch, script, ended, calls):
     assert r.completion.terminated == (ended in ("answered", "done"))
 
 
+def test_a_call_that_cannot_be_read_is_kept_as_it_was_written(monkeypatch):
+    broken = '<tool_call>{"name": "add", "argu</tool_call>'
+    (r,) = run(monkeypatch, [called("add", amount=1), broken, "sorry"])
+    assert r.unread == {2: broken} and r.episode.marks == [[], ["failed", "malformed"]]
+
+
 def test_a_result_that_no_longer_fits_ends_the_rollout_and_is_not_trained_on(monkeypatch):
     (r,) = run(monkeypatch, [called("add", amount=1), "done"], max_tokens=len(called("add", amount=1)) + 10)
     assert r.ended == "token limit" and all(r.own)

@@ -3,6 +3,9 @@
 A canary has the question of one row and everything else of another: gold, tests, fields. Nobody can solve it but by chance, and how far
 chance goes is known, because the answers of other rows can be tried on it. A policy that earns more than that on canaries has found a way
 to the reward that does not pass through the question. Canaries are sampled and scored, and never trained on.
+
+An environment belongs to the question: it is that of the row that asks, and only rewards and check get what is of the other row. Else the
+gold could be found by looking around, and that is no way around the question.
 """
 
 from __future__ import annotations
@@ -15,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from earnest.environment import acted, prompt_of
 from earnest.errors import UserError
 from earnest.score import score
-from earnest.task import Answer, Row, Task, messages_of
+from earnest.task import Answer, Row, Task
 
 PREFIX = "canary-"
 MOST = 32  # canaries of a run
@@ -121,7 +125,10 @@ def watch_canaries(task: Task, rows: Sequence[Row], seed: int = 0) -> Watch:
     constants = [answer for _, answer in _commonest(task, rows)]
     found, paid = [], []
     for place, row in crossed:
-        wrong, right, *others = _totals(task, row, [task.oracle(rows[place]), task.oracle(row), *constants])
+        own = rows[place]
+        wrong, right, *others = _totals(task, own, row, [task.oracle(own), task.oracle(row), *constants])
+        if task.acts:  # what another row wants may be impossible in the environment of this one, and is worth no less for that
+            right = max([*_totals(task, own, own, [task.oracle(own)]), right])
         if right - wrong > 1e-9:  # else nothing that is paid for was exchanged, or no verdict
             bar = wrong + PAID * (right - wrong)
             found.append(Canary(row, place, bar))
@@ -129,7 +136,7 @@ def watch_canaries(task: Task, rows: Sequence[Row], seed: int = 0) -> Watch:
     if not found:
         raise UserError(
             f"No canaries can be made of the rows of task '{task.name}': with the gold of another row, the rewards pay a row's own right "
-            "answer and the other's alike, or the prompt itself holds the gold. Set canary_rate = 0; `earnest redteam` tells more."
+            "answer and the other's alike, or prompt or environment hold the gold. Set canary_rate = 0; `earnest redteam` tells more."
         )
     return Watch(found, max(0.01, float(np.mean(paid, axis=0).max())))
 
@@ -140,9 +147,13 @@ def _commonest(task: Task, rows: Sequence[Row]) -> list[tuple[str, Answer]]:
     return [(text, answers[text]) for text, _ in count.most_common(CONSTANTS)]
 
 
-def _totals(task: Task, row: Row, answers: Sequence[Answer]) -> list[float]:
-    prompts = [task.prompt(row) for _ in answers]
-    return score(task.rewards, task.weights, prompts, [messages_of(answer) for answer in answers], [row] * len(answers)).total.tolist()
+def _totals(task: Task, own: Row, row: Row, answers: Sequence[Answer]) -> list[float]:
+    """What answers earn with the gold of a row, given to the question and in the environment of its own."""
+    prompts = [prompt_of(task, own) for _ in answers]
+    played = [acted(task, own, answer) for answer in answers]
+    environments = [environment for _, environment in played] if task.environment is not None else None
+    messages = [said for said, _ in played]
+    return score(task.rewards, task.weights, prompts, messages, [row] * len(answers), environments=environments).total.tolist()
 
 
 def _crossed(task: Task, own: Row, donor: Row) -> Row | None:

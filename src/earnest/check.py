@@ -22,20 +22,24 @@ from earnest.evidence import (
     Case,
     Evidence,
     Problem,
+    attempt,
+    beyond_limits,
     cases_of,
     empty,
+    failed_call,
     gather,
     last_question,
     oracle_problem,
+    refuses,
     repeats,
     sample,
     verdict,
 )
 from earnest.rewards.compose import gate_findings, opinion_findings
-from earnest.rewards.verifier import Attempt, Verifier
+from earnest.rewards.verifier import Verifier
 from earnest.rows import Rows
 from earnest.score import reward_names
-from earnest.task import SPLITS, RewardFunction, Row, Task, messages_of
+from earnest.task import SPLITS, Row, Task
 
 FEW = 5  # places shown for a finding
 
@@ -98,8 +102,8 @@ def check_task(task: Task, rows: Rows) -> CheckReport:
     totals = evidence.totals[0] if task.oracle and evidence.totals else np.array([])
     ceiling = float(np.nanmin(totals)) if np.isfinite(totals).any() else None
     counts = {split: len(rows.by_split.get(split, [])) for split in SPLITS}
-    verifiers = [verifier for verifier in map(_verifier, task.rewards) if verifier is not None and verifier.outlook is not None]
-    outlook = tuple(line for verifier in verifiers for line in verifier.outlook([case.row for case in evidence.cases]))
+    looks = [verifier.outlook for verifier in _verifiers(task) if verifier.outlook is not None]
+    outlook = tuple(line for look in looks for line in look([case.row for case in evidence.cases]))
     return CheckReport(task.name, counts, ceiling, tuple(findings), tuple(passed), outlook)
 
 
@@ -169,14 +173,14 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def _grouped(rule: str, problems: Iterable[tuple[Case, Problem | None]], consequence: str) -> list[Finding]:
+def _grouped(rule: str, problems: Iterable[tuple[Case, Problem | None]], consequence: str, level: Level = "error") -> list[Finding]:
     """One finding a kind of problem, with the words of the first."""
     kinds: dict[str, list[tuple[Case, Problem]]] = {}
     for case, problem in problems:
         if problem is not None:
             kinds.setdefault(problem.kind, []).append((case, problem))
     return [
-        _finding(rule, "error", f"{_count(len(found), 'row')} {consequence}: {found[0][1]}.", [case for case, _ in found])
+        _finding(rule, level, f"{_count(len(found), 'row')} {consequence}: {found[0][1]}.", [case for case, _ in found])
         for found in kinds.values()
     ]
 
@@ -300,6 +304,15 @@ def _accepts(evidence: Evidence) -> list[Finding] | None:
     return _grouped("check", ((case, oracle_problem(evidence.task, case)) for case in evidence.sound), "with doubtful gold or check")
 
 
+def _acts(evidence: Evidence) -> list[Finding] | None:
+    task = evidence.task
+    if not task.acts or task.oracle is None or not evidence.sound:
+        return None
+    found = _grouped("acts", ((case, beyond_limits(task, case)) for case in evidence.sound), "whose right answer no rollout could give")
+    vain = "whose right answer makes a call in vain"
+    return found + _grouped("acts", ((case, failed_call(case)) for case in evidence.sound), vain, "warning")
+
+
 def _empty(evidence: Evidence) -> list[Finding] | None:
     if not evidence.sound:
         return None
@@ -352,28 +365,20 @@ def _steady(evidence: Evidence) -> list[Finding] | None:
 
 def _pays(evidence: Evidence) -> list[Finding] | None:
     """What is wrong with the way rewards are put together, where they are made of our verifiers."""
-    verifiers = [verifier for verifier in map(_verifier, evidence.task.rewards) if verifier is not None]
-    if not verifiers or evidence.task.oracle is None:
+    task, verifiers = evidence.task, _verifiers(evidence.task)
+    if not verifiers or task.oracle is None:
         return None
-    answers = [(case, case.oracle) for case in evidence.sound[: FEW * FEW]]
-    wrong = [next((other for _, other in answers if not _correct(evidence.task, case, other)), "") for case, _ in answers]
-    cases = [
-        (Attempt(tuple(messages_of(right))), Attempt(tuple(messages_of(other))), case.row)
-        for (case, right), other in zip(answers, wrong, strict=True)
-    ]
+    some = evidence.sound[: FEW * FEW]
+    wrong = [next((other.oracle for other in some if refuses(task, case, other.oracle)), empty(case)) for case in some]
+    cases = [(attempt(task, c, c.oracle), attempt(task, c, other), c.row) for c, other in zip(some, wrong, strict=True)]
     sentences = [sentence for verifier in verifiers for sentence in gate_findings(verifier, cases)]
-    sentences += opinion_findings(evidence.task.rewards, evidence.task.weights)
+    sentences += opinion_findings(task.rewards, task.weights)
     return [_finding("pays", "warning", sentence) for sentence in sentences]
 
 
-def _correct(task: Task, case: Case, text: str) -> bool:
-    found = verdict(task, case, text)
-    return isinstance(found, Problem) or found.correct
-
-
-def _verifier(function: RewardFunction) -> Verifier | None:
-    """The verifier that a reward function was made of, if it was."""
-    return getattr(function, "verifier", None)
+def _verifiers(task: Task) -> list[Verifier]:
+    """Those that reward functions were made of."""
+    return [function.verifier for function in task.rewards if getattr(function, "verifier", None) is not None]
 
 
 RULES: Mapping[str, Callable[[Evidence], list[Finding] | None]] = {
@@ -386,6 +391,7 @@ RULES: Mapping[str, Callable[[Evidence], list[Finding] | None]] = {
     "Every reward gives numbers for right, empty and garbled answers.": _rewards,
     "The right answer earns full marks from every reward on every row.": _full_marks,
     "The check accepts the right answer of every row.": _accepts,
+    "The tools answer every call of the oracle, which keeps within the limits.": _acts,
     "An empty answer fails the check and earns less than the right one on every row.": _empty,
     "No reward pays an empty answer as much as the right one.": _idle_pay,
     "Rewards and check say the same again, in any order and alone.": _steady,

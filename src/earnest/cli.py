@@ -31,7 +31,9 @@ from earnest.errors import UserError
 from earnest.task import BUILT_IN, Task
 
 TaskName = Annotated[
-    str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK", help="A Python file that holds a Task, or a built-in task: triage.")
+    str,
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="TASK", help=f"A Python file that holds a Task, or a built-in task: {', '.join(BUILT_IN)}."),
 ]
 Flat = tyro.conf.arg(name="")
 
@@ -339,7 +341,7 @@ def _check_redteam(command: Redteam) -> None:
 def _attackable(command: Redteam) -> Task:
     """The task to attack, made up around a bare reward where rows are given for it."""
     if command.task is None:
-        raise UserError("Say what to attack: earnest redteam TASK, where TASK is a Python file that holds a Task, or triage.")
+        raise UserError("Say what to attack: earnest redteam TASK, where TASK is a Python file that holds a Task, or a built-in task.")
     if command.rows is None:
         if extra := [
             flag

@@ -37,6 +37,7 @@ class DifficultyConfig:
         drop_all_wrong: Share of the rows with every answer wrong to leave out.
         keep_from: Leave out rows with a lower pass rate.
         keep_to: Leave out rows with a higher pass rate.
+        max_completion_length: Most tokens of an answer; that of training when not given.
     """
 
     samples: int = 8
@@ -46,10 +47,12 @@ class DifficultyConfig:
     drop_all_wrong: float = 0.5
     keep_from: float = 0.0
     keep_to: float = 1.0
+    max_completion_length: int | None = None
 
     def __post_init__(self) -> None:
         at_least("difficulty.samples", self.samples, 2)
         at_least("difficulty.rows", self.rows, 0)
+        at_least("difficulty.max_completion_length", 1 if self.max_completion_length is None else self.max_completion_length, 1)
         between("difficulty.temperature", self.temperature, 0.01, 10)
         for name in ("drop_all_right", "drop_all_wrong", "keep_from", "keep_to"):
             between(f"difficulty.{name}", getattr(self, name), 0, 1)

@@ -15,7 +15,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from earnest.errors import UserError
@@ -61,6 +61,7 @@ class Episode:
         observation: What `reset` returned; it belongs to the end of the prompt's last message.
         messages: The model's turns and the answers of tools.
         counts: What it did with its tools.
+        marks: Of each call, in the order of the tools' messages, what it was counted as beside a call: names of `Counts`.
         lost: Whether a call was cut. It may still be at work in there, so nothing else runs in this environment.
     """
 
@@ -69,6 +70,7 @@ class Episode:
     observation: str = ""
     messages: list[Message] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
+    marks: list[list[str]] = field(default_factory=list)
     lost: bool = False
     seen: set[str] = field(default_factory=set, repr=False)
 
@@ -129,6 +131,13 @@ def run_turns(turns: Sequence[tuple[Episode, Sequence[ToolCall]]], seconds: floa
 
 def answer_to(episode: Episode, call: ToolCall, seconds: float) -> Message:
     """Run one call, unless it must not be run, and give the tool's message."""
+    before = asdict(episode.counts)
+    message = _answer_to(episode, call, seconds)
+    episode.marks.append([kind for kind, count in asdict(episode.counts).items() if kind != "calls" and count > before[kind]])
+    return message
+
+
+def _answer_to(episode: Episode, call: ToolCall, seconds: float) -> Message:
     counts = episode.counts
     counts.calls += 1
     key = json.dumps([call.name, call.arguments], sort_keys=True, default=repr)
@@ -245,6 +254,10 @@ def with_own_reward(task: Task) -> Task:
             f"The environment of task '{task.name}' cannot be made: {type(error).__name__}: {error}. It is called without arguments."
         ) from error
     if kind is None or not callable(getattr(kind, "get_reward", None)):
+        if not task.rewards:
+            raise UserError(
+                f"Task '{task.name}' has no rewards, and its environment has no get_reward(). Give at least one: Task(rewards=[...])."
+            )
         return task
 
     if inspect.iscoroutinefunction(kind.get_reward):

@@ -15,9 +15,11 @@ import numpy as np
 
 from earnest.environment import acted, prompt_of
 from earnest.errors import UserError
+from earnest.rewards.calls import calls_in
+from earnest.rewards.verifier import Attempt
 from earnest.rows import Rows
 from earnest.score import missing_columns, reward_names, score, weighted_total
-from earnest.task import Answer, Message, RewardFunction, Row, Task, Verdict, judge
+from earnest.task import Answer, Message, RewardFunction, Row, Task, Verdict, judge, messages_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -184,6 +186,12 @@ def verdict(task: Task, case: Case, answer: Answer) -> Verdict | Problem:
         return Problem("the check gives no verdict", str(error))
 
 
+def refuses(task: Task, case: Case, answer: Answer) -> bool:
+    """Whether the check calls an answer wrong."""
+    found = verdict(task, case, answer)
+    return not isinstance(found, Problem) and not found.correct
+
+
 def oracle_problem(task: Task, case: Case) -> Problem | None:
     """What the check holds against the oracle's own answer."""
     found = verdict(task, case, case.oracle or "")
@@ -194,6 +202,28 @@ def oracle_problem(task: Task, case: Case) -> Problem | None:
         return None
     form = " and not well formed" if found.well_formed is False else ""
     return Problem(f"the check calls the oracle's answer wrong{form}" + (f", in {', '.join(wrong)}" if wrong else ""))
+
+
+def attempt(task: Task, case: Case, answer: Answer) -> Attempt:
+    """An answer as verifiers get it; in an environment it is played first."""
+    messages, environment = acted(task, case.row, answer)
+    return Attempt(tuple(messages), environment=environment)
+
+
+def beyond_limits(task: Task, case: Case) -> Problem | None:
+    """Why no rollout could do what the oracle does: its last calls would not be run."""
+    turns = [message for message in messages_of(case.oracle or "") if message.get("role") == "assistant"]
+    calls = calls_in(Attempt(tuple(turns)))[0]
+    needed = (("turns", len(turns) + bool(turns and turns[-1].get("tool_calls"))), ("calls", len(calls)))
+    most = {"turns": task.limits.turns, "calls": task.limits.calls}
+    over = [f"{count} {what}, where limits.{what} is {most[what]}" for what, count in needed if count > most[what]]
+    return Problem("more than a rollout may do", " and ".join(over)) if over else None
+
+
+def failed_call(case: Case) -> Problem | None:
+    """The first call of the oracle that was answered with an error."""
+    calls = calls_in(Attempt(tuple(messages_of(case.oracle or ""))))[0]
+    return next((Problem("a call of the oracle fails", f"{c.name or 'a call'} answers {c.result}") for c in calls if c.failed), None)
 
 
 def _marks(task: Task, function: RewardFunction, weight: float, cases: Sequence[Case], sound: Sequence[Case]) -> Marks:

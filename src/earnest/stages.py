@@ -21,9 +21,10 @@ from earnest.engine.rollouts import Prompt, acting_record, answer, make_prompts,
 from earnest.engine.sampler import Sampling
 from earnest.engine.sft import sft, spread
 from earnest.engine.train import train
+from earnest.engine.turns import acting_metrics, dialect_of
 from earnest.errors import UserError
 from earnest.lab.baselines import baselines
-from earnest.lab.difficulty import choose, filtered, summarise
+from earnest.lab.difficulty import choose, filtered, summarise, too_long
 from earnest.lab.evaluate import NAMES, compare, describe, load_answers, markdown, table
 from earnest.lab.plots import curves_png
 from earnest.lab.report import write_report
@@ -61,17 +62,31 @@ def load(s: Session, adapter: Path | None = None) -> Policy:
         loaded: Loaded = load_model(s.config.model, s.config.device)
         start = adapter or (Path(s.config.adapter) if s.config.adapter else None)
         policy = Policy(loaded, s.config.lora_rank, start, s.config.seed)
-    if policy.plain_because:
-        said = f"No prefix tree for {s.config.model}: {policy.plain_because}. The plain path gives the same results and takes longer."
+    for said in _told(s, policy):
         if said not in s.notes:
             s.notes.append(said)
             s.console.print(said)
     return policy
 
 
+def _told(s: Session, policy: Policy) -> Iterator[str]:
+    """What is worth knowing about a model before anything is spent on it."""
+    if policy.plain_because:
+        yield f"No prefix tree for {s.config.model}: {policy.plain_because}. The plain path gives the same results and takes longer."
+    if s.task.acts:
+        row = next(row for _, row in s.rows.everything())
+        for problem in dialect_of(s.named, policy.loaded, row, s.config.thinking).problems():
+            yield f"{problem[0].upper()}{problem[1:]}."
+
+
 def prompts_of(s: Session, policy: Policy, rows: Sequence[Row], room: int) -> list[Prompt]:
-    """The rows as prompts."""
-    return make_prompts(s.named, policy.loaded, rows, s.config.thinking, room)
+    """The rows as prompts; a note where an answer of so many tokens cannot be right."""
+    prompts = make_prompts(s.named, policy.loaded, rows, s.config.thinking, room)
+    told = any(f"max_completion_length is {room}:" in note for note in s.notes)
+    if room and not told and (said := too_long(s.named, policy.loaded, prompts, room)):
+        s.notes.append(said)
+        s.console.print(said, style="yellow")
+    return prompts
 
 
 def evaluate_stage(s: Session, policy: Policy, model: str) -> None:
@@ -100,6 +115,7 @@ def _answer_records(task: Task, model: str, split: str, prompts: Sequence[Prompt
                 "mode": "sampled" if number else "greedy",
                 "sample": max(number - 1, 0),
                 "id": prompt.row["id"],
+                "prompt": prompt.messages,
                 "text": one.answer.content,
                 "reasoning": one.answer.reasoning,
                 "tokens": one.completion.written,
@@ -128,13 +144,14 @@ def difficulty_stage(s: Session, policy: Policy, model: str) -> list[Row]:
     c, rows = s.config.difficulty, s.rows.split("train")
     measured = spread(rows, c.rows)
     group = s.config.train.num_generations
-    sampling = Sampling(temperature=c.temperature, max_tokens=s.config.train.max_completion_length)
+    sampling = Sampling(temperature=c.temperature, max_tokens=c.max_completion_length or s.config.train.max_completion_length)
     with s.timed("difficulty"), progress(s.console, "difficulty", len(measured)) as advance:
         prompts = prompts_of(s, policy, measured, sampling.max_tokens)
         groups = answer(policy, s.named, prompts, c.samples, sampling, [s.config.seed, 4], s.config.thinking, advance=advance)
     verdicts = [[verdict_of(s.task, p, one) for one in g] for p, g in zip(prompts, groups, strict=True)]
     ids = [row["id"] for row in measured]
-    before = summarise(ids, verdicts, model, group)
+    acting = acting_metrics([one.rollout for g in groups for one in g]) if s.task.acts else None
+    before = summarise(ids, verdicts, model, group, acting)
     kept = choose(before["pass_rates"], c, s.config.seed)
     after = filtered(ids, verdicts, kept, model, group)
     write_json(s.folder / "difficulty.json", {"before": before, "after": after})
@@ -224,7 +241,8 @@ def show(console: Console, summary: Mapping[str, Any]) -> None:
         grid.add_column(name, justify="right" if index else "left", width=widest)
     for line in lines:
         grid.add_row(*line)
-    console.print(grid)
+    if lines:
+        console.print(grid)
     held_out = "test" if any(c["split"] == "test" for c in summary["comparisons"]) else "dev"
     for c in summary["comparisons"]:
         if (c["split"], c["mode"], c["metric"]) == (held_out, "greedy", "accuracy"):

@@ -104,6 +104,8 @@ class Task:
             which may have `get_reward()`, a reward of weight 1 under the name of its class.
         tools: Functions that the model may call, with typed arguments and docstrings; TRL's `tools`.
         limits: How long a rollout with tools may go on.
+        policies: Scripts to compare with, by name: each answers a row as somebody might who guesses, refuses or does too much (None where
+            it has no answer). The red team plays them beside its own, and says so where one is paid in full although the check refuses it.
         reward_weights: One weight a reward function, in order; all 1 when None (TRL's name and meaning).
         needs_human: Whether the row should go to a person; None where that has no gold. Lets evaluation compare the
             rate of hand-offs with the rate of need.
@@ -122,6 +124,7 @@ class Task:
     environment: Callable[[], Any] | None = None
     tools: Sequence[Callable[..., Any]] = ()
     limits: Limits = Limits()
+    policies: Mapping[str, Callable[[Row], Answer | None]] = field(default_factory=lambda: MappingProxyType({}))
     reward_weights: Sequence[float] | None = None
     needs_human: Callable[[Row], bool | None] | None = None
     slices: Mapping[str, Callable[[Row], str]] = field(default_factory=lambda: MappingProxyType({}))
@@ -288,12 +291,13 @@ def _task_in(module: Any, where: str, attribute: str) -> Task:
 
 
 def _validate(task: Task, where: str) -> None:
-    if not isinstance(task.rewards, Sequence) or not task.rewards:
+    if not isinstance(task.rewards, Sequence) or not (task.rewards or task.environment):  # which may score itself
         raise UserError(f"Task '{where}' has no list of rewards. Give at least one reward function: Task(rewards=[...]).")
     required = {"prompt": task.prompt, "check": task.check} | {f"rewards[{i}]": f for i, f in enumerate(task.rewards)}
     optional = {part: getattr(task, part) for part in ("oracle", "environment", "needs_human", "baseline_text")}
     required |= {f"tools[{i}]": tool for i, tool in enumerate(task.tools)}
-    for part, function in (required | {f"slices[{name!r}]": f for name, f in task.slices.items()}).items():
+    required |= {f"{part}[{name!r}]": f for part in ("slices", "policies") for name, f in getattr(task, part).items()}
+    for part, function in required.items():
         if not callable(function):
             raise UserError(f"Task '{where}': {part} is {function!r}, not a function. Give a function.")
     for part, function in optional.items():

@@ -4,6 +4,8 @@ Node u sees its ancestors and itself. The tree is cut into blocks (`PrefixTree.b
 so those keys need no mask, and a small mask orders the nodes within. Work grows with nodes times depth, as in separate sequences, not
 with the square of the nodes. Weights are not kept for the way back but computed again, so memory does not grow with the square of
 the length.
+
+Where the compiled kernels serve, each node looks at its own path instead (`Sight`), in one call a layer.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
+from earnest.engine import kernels
 from earnest.engine.tree import PrefixTree
 
 SIZE = 128  # nodes of a block: larger ones mask more away, smaller ones are more calls (docs/log.md)
@@ -35,8 +39,21 @@ class Part:
     bias: torch.Tensor
 
 
-def plan(tree: PrefixTree, groups: int, dtype: torch.dtype, device: torch.device) -> list[Part]:
-    """What each block of a tree attends to, computed once for all layers."""
+Plan = kernels.Sight | list[Part]
+
+
+def plan(tree: PrefixTree, groups: int, head_dim: int, like: torch.Tensor) -> Plan:
+    """What a tree's nodes attend to, computed once for all layers.
+
+    Args:
+        tree: From `sorted_tree`.
+        groups: Query heads of one key head.
+        head_dim: Of each head.
+        like: A tensor of the kind that attention will get.
+    """
+    if kernels.serve(like, head_dim):
+        return sight_of(tree, np.arange(len(tree)))
+    dtype, device = like.dtype, like.device
     parts = []
     for block in tree.blocks(SIZE):
         mask = torch.from_numpy(block.mask).to(device)
@@ -46,22 +63,55 @@ def plan(tree: PrefixTree, groups: int, dtype: torch.dtype, device: torch.device
     return parts
 
 
-def tree_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, parts: Sequence[Part]) -> torch.Tensor:
+def sight_of(tree: PrefixTree, nodes: np.ndarray, slots: np.ndarray | None = None) -> kernels.Sight:
+    """What some nodes of a tree see: the slots of the nodes on their paths; the slot of a node is the node itself if none are given."""
+    leaves = np.ones(len(tree), dtype=bool)
+    leaves[[parent for parent in tree.parent if parent >= 0]] = False
+    paths, path = [], np.empty(len(tree), dtype=np.int64)
+    for leaf in np.flatnonzero(leaves).tolist():
+        own = np.array(tree.path(leaf))
+        path[own] = len(paths)  # whichever path a node is on, its own is the beginning of it
+        paths.append(own if slots is None else slots[own])
+    return kernels.Sight.of(paths, path[nodes], np.array(tree.depth)[nodes] + 1)
+
+
+def tree_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, planned: Plan) -> torch.Tensor:
     """Softmax attention of U nodes.
 
     Args:
         q: [U, heads, D].
         k: [U, kv_heads, D]; query heads in order share a key head.
         v: [U, kv_heads, D].
-        parts: From `plan`.
+        planned: From `plan`.
 
     Returns:
         [U, heads, D].
     """
-    return _TreeAttention.apply(q, k, v, parts)
+    return (_ByPath if isinstance(planned, kernels.Sight) else _ByBlock).apply(q, k, v, planned)
 
 
-class _TreeAttention(torch.autograd.Function):
+class _ByPath(torch.autograd.Function):
+    """By the kernels, each node along its own path."""
+
+    @staticmethod
+    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sight: kernels.Sight) -> torch.Tensor:
+        ctx.save_for_backward(q, k, v)
+        ctx.sight = sight
+        return kernels.attend(kernels.library(), q, _pool(k, v), sight)
+
+    @staticmethod
+    def backward(ctx: Any, d_out: torch.Tensor) -> tuple:
+        q, k, v = ctx.saved_tensors
+        dq, (dk, dv) = kernels.attend_back(kernels.library(), d_out, q, _pool(k, v), ctx.sight)
+        return dq, dk.transpose(0, 1), dv.transpose(0, 1), None
+
+
+def _pool(k: torch.Tensor, v: torch.Tensor) -> kernels.Pair:
+    """[U, kv_heads, D] to [kv_heads, U, D]: what a head reads lies together."""
+    return k.transpose(0, 1).contiguous(), v.transpose(0, 1).contiguous()
+
+
+class _ByBlock(torch.autograd.Function):
     """Blocks one after another; with P = softmax(Q K^T), dV = P^T dO, dS = P (dO V^T - rowsum(dO O)), dQ = dS K, dK = dS^T Q."""
 
     @staticmethod

@@ -112,7 +112,7 @@ class Decoder:
             torch.arange(width, device=self.device)[None, :] < lengths[:, None],
             shared + lengths - 1,
         )
-        parts = plan(tree, self.groups, self.dtype, self.device)
+        parts = plan(tree, self.groups, self.head_dim, self.transformer.embedding)
 
         def attend(index: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
             if known:

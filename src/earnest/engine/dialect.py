@@ -168,8 +168,8 @@ class Dialect:
             written = self.form.lead + content if not calls else self._calling(content, calls)
         except _UnfitError as error:
             raise self._unwritable(message, str(error)) from error
-        read = self.parse(written)
-        if read.content != content or [(c.name, c.arguments) for c in read.calls] != [(c.name, c.arguments) for c in calls]:
+        read = self.parse(written)  # a call that would be refused has a problem, and the others none
+        if read.content != content or [(c.name, c.arguments, c.problem) for c in read.calls] != [(c.name, c.arguments, "") for c in calls]:
             raise self._unwritable(message, "what it writes reads differently: " + ("; ".join(read.problems) or f"{written[:200]!r}"))
         return written
 
@@ -361,7 +361,7 @@ class Dialect:
     def _unwritable(self, message: Message, why: str) -> UserError:
         return UserError(
             f"The chat template of '{self.tokenizer.name_or_path}' cannot write the turn {str(message)[:200]}: {why}. Write it otherwise: "
-            "one call a turn, no words beside a call, or no tags of calls inside texts."
+            "arguments that fit, one call a turn, no words beside a call, or no tags of calls inside texts."
         )
 
     def _encode(self, written: str) -> list[int]:

@@ -21,7 +21,9 @@ import torch.nn.functional as F
 from earnest.engine.attention import plan, tree_attention
 from earnest.engine.decoder import Decoder, Stem
 from earnest.engine.drafts import Drafts
+from earnest.engine.kernels import exponentials
 from earnest.engine.models import Loaded, give_back_memory
+from earnest.engine.pool import Pool, PooledDecoder
 from earnest.engine.transformer import Transformer, not_on_tree
 from earnest.engine.tree import pack, sorted_tree
 from earnest.errors import UserError
@@ -96,7 +98,7 @@ class Policy:
         self.exact_tree = not self.plain_because
         self.drafts = Drafts()
         self._transformer: Transformer | None = None
-        self._stem = Stem()
+        self._stem, self._pool = Stem(), Pool()
         if not self.trainable():
             raise UserError(
                 "There are no trainable parameters: the adapter is empty or frozen. Give an adapter written by earnest or PEFT."
@@ -113,13 +115,16 @@ class Policy:
             self._transformer = Transformer(self.model)
         return self._transformer
 
-    def decoder(self) -> Decoder | None:
+    def decoder(self) -> Decoder | PooledDecoder | None:
         """A decoder for the weights as they are now; None where the tree is not exact."""
-        return Decoder(Transformer(self.model, packed=True), self._stem) if self.exact_tree else None
+        if not self.exact_tree:
+            return None
+        transformer = Transformer(self.model, packed=True)
+        return PooledDecoder(transformer, self._pool) if PooledDecoder.serves(transformer) else Decoder(transformer, self._stem)
 
     def changed(self) -> None:
         """To be called after every change of weights: nothing made of the old weights survives it."""
-        self._transformer, self._stem = None, Stem()
+        self._transformer, self._stem, self._pool = None, Stem(), Pool()
         give_back_memory()
 
     def state(self) -> dict[str, torch.Tensor]:
@@ -196,13 +201,13 @@ class Policy:
         token = np.array([t for s in written for t in s.completion])[own]
         (nodes, tokens), where = np.unique(np.stack([before, token]), axis=1, return_inverse=True)
         transformer, device = self.transformer(), self.model.device
-        blocks = plan(tree, transformer.heads // transformer.kv_heads, transformer.dtype, device)
+        planned = plan(tree, transformer.heads // transformer.kv_heads, transformer.head_dim, transformer.embedding)
         nodes, tokens, where = (torch.from_numpy(x).to(device) for x in (nodes, tokens, where))
         read, reading = nodes.unique(return_inverse=True)  # hidden states that predict something; several tokens may follow one node
         hidden = transformer.run(
             torch.tensor(tree.token, device=device),
             torch.tensor(tree.depth, device=device),
-            lambda _, q, k, v: tree_attention(q, k, v, blocks),
+            lambda _, q, k, v: tree_attention(q, k, v, planned),
             keep=read,
             again=len(tree) > budget,
         )
@@ -269,13 +274,10 @@ class HeadLogProbability(torch.autograd.Function):
             part = slice(start, start + rows)
             wanted = tokens[part, None]
             logits = torch.mm(hidden[part], weight.T, out=room[: len(wanted)]).float()
-            if temperature != 1.0:
-                logits.div_(temperature)
-            logits.sub_(logits.amax(dim=-1, keepdim=True))
             picked = logits.gather(-1, wanted)
-            p = logits.exp_()
-            total = p.sum(dim=-1, keepdim=True)
-            logp.append((picked - total.log())[:, 0])
+            e = exponentials(logits, temperature, into=logits)
+            p, total = e.powers, e.total
+            logp.append(((picked - e.most) / temperature - total.log())[:, 0])
             if wants:
                 slope.append((weight[wanted[:, 0]] - (p.to(weight.dtype) @ weight) / total.to(weight.dtype)) / temperature)
         if wants:
@@ -289,13 +291,19 @@ class HeadLogProbability(torch.autograd.Function):
         return grad_logp[:, None].to(slope.dtype) * slope, None, None, None
 
 
-def packs_of(policy: Policy, sequences: Sequence[Trajectory], budget: int) -> list[list[int]]:
+def packs_of(policy: Policy, sequences: Sequence[Trajectory], budget: int, grouped: bool = True) -> list[list[int]]:
     """Indices of the sequences of each pass through the model, so that no pass holds more than `budget` tokens.
 
     On the tree the budget counts distinct tokens; on the plain path it counts padded ones.
+
+    Args:
+        policy: Whose passes.
+        sequences: In order.
+        budget: Tokens.
+        grouped: Whether sequences with the same prompt should stay together (see `pack`).
     """
     if policy.exact_tree:
-        return pack([s.prompt + s.completion for s in sequences], budget, [s.prompt for s in sequences])
+        return pack([s.prompt + s.completion for s in sequences], budget, [s.prompt for s in sequences] if grouped else None)
     packs: list[list[int]] = []
     width = 0
     for index, s in enumerate(sequences):

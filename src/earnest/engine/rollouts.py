@@ -20,6 +20,7 @@ from earnest.score import Scores, score
 from earnest.task import Message, Row, Task, Verdict, judge
 
 CANARIES = 1_000_000  # of their random stream and their first group: what no other group of a step has
+LONGEST = 600  # characters kept of the reasons that a reward function gives for one rollout, and of a turn that could not be read
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,25 @@ def score_batch(task: Task, prompts: Sequence[Prompt], samples: Sequence[Sequenc
     return Batch(prompts, samples, scores, verdicts)
 
 
+def start_metrics(task: Task, batch: Batch) -> dict[str, float]:
+    """Rewards by what rollouts start from; a group starts from one state.
+
+    `reward_spread/mean`, `/min` and `/max` are over the groups, each with the (Bessel-corrected) standard deviation of its rewards. Where
+    there are tools, `by/<slice>/<value>/reward` and `/accuracy` are means over the rollouts of rows with that value of one of the task's
+    slices: what a run earns in each kind of environment.
+    """
+    spreads = [float(known.std(ddof=1)) if (known := group[~np.isnan(group)]).size > 1 else 0.0 for group in batch.rewards]
+    row = {"reward_spread/mean": float(np.mean(spreads)), "reward_spread/min": min(spreads), "reward_spread/max": max(spreads)}
+    correct = np.array([verdict.correct for verdict in batch.verdicts], dtype=float).reshape(batch.rewards.shape)
+    for name, slice_of in task.slices.items() if task.acts else ():
+        values = np.array([str(slice_of(prompt.row)) for prompt in batch.prompts])
+        for value in sorted(set(values.tolist())):
+            paid = batch.rewards[values == value]
+            row |= {f"by/{name}/{value}/reward": float(np.nanmean(paid))} if (~np.isnan(paid)).any() else {}
+            row[f"by/{name}/{value}/accuracy"] = float(correct[values == value].mean())
+    return row
+
+
 def ask_canaries(
     policy: Policy,
     task: Task,
@@ -187,8 +207,9 @@ def ask_canaries(
     thinking: bool,
 ) -> Batch:
     """Canaries of a step, sampled and scored as any other row; their own random stream leaves that of the others as it is."""
-    chosen = [replace(prompts[canary.place], row=canary.row) for canary in due]
-    return score_batch(task, chosen, answer(policy, task, chosen, samples, sampling, [*seed, CANARIES], thinking), seed[-1])
+    asked = [prompts[canary.place] for canary in due]
+    given = answer(policy, task, asked, samples, sampling, [*seed, CANARIES], thinking)  # in the environment that belongs to the question
+    return score_batch(task, [replace(prompt, row=canary.row) for prompt, canary in zip(asked, due, strict=True)], given, seed[-1])
 
 
 def join(first: Batch, second: Batch) -> Batch:
@@ -210,16 +231,27 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def rollout_records(batch: Batch, advantages: np.ndarray, step: int, first_group: int = 0) -> list[dict[str, Any]]:
-    """Every rollout of a step, as the run directory keeps it."""
+def rollout_records(
+    batch: Batch, advantages: np.ndarray, step: int, first_group: int = 0, by_turn: Sequence[Sequence[float]] | None = None
+) -> list[dict[str, Any]]:
+    """Every rollout of a step, as the run directory keeps it.
+
+    Args:
+        batch: The rollouts.
+        advantages: [P, G].
+        step: Optimiser step.
+        first_group: Number of the first group.
+        by_turn: Of each rollout, the advantage of each turn, where turns have their own.
+    """
     group_size = len(batch.samples[0])
     records = []
     for index, verdict in enumerate(batch.verdicts):
         group, number = divmod(index, group_size)
         prompt, one = batch.prompts[group], batch.samples[group][number]
+        reasons, logged = _logged(batch.scores, index)
         records.append(
             {
-                **{column: values[index] for column, values in batch.scores.extra.items()},  # first: it may hide no key of ours
+                **logged,  # first: it may hide no key of ours
                 "step": step,
                 "group": first_group + group,
                 "sample": number,
@@ -230,13 +262,26 @@ def rollout_records(batch: Batch, advantages: np.ndarray, step: int, first_group
                 "tokens": one.completion.written,
                 "terminated": one.completion.terminated,
                 "rewards": dict(zip(batch.scores.names, batch.scores.values[index].tolist(), strict=True)),
+                "reasons": reasons,
                 "reward": float(batch.scores.total[index]),
                 "advantage": float(advantages[group, number]),
                 "verdict": verdict_record(verdict),
                 **acting_record(one),
+                **({} if by_turn is None else {"turn_advantages": [float(value) for value in by_turn[index]]}),
             }
         )
     return records
+
+
+def _logged(scores: Scores, index: int) -> tuple[dict[str, str], dict[str, Any]]:
+    """What reward functions logged of a rollout: why it got no more, by function (`as_reward` logs that), and all else."""
+    columns = {column: values[index] for column, values in scores.extra.items()}
+    said = {name: columns.pop(f"{name}/reasons", None) for name in scores.names}
+    return {name: _cut(str(reasons)) for name, reasons in said.items() if reasons}, columns
+
+
+def _cut(words: str) -> str:
+    return words if len(words) <= LONGEST else f"{words[:LONGEST]} ..."
 
 
 def acting_record(one: Sampled) -> dict[str, Any]:
@@ -244,10 +289,15 @@ def acting_record(one: Sampled) -> dict[str, Any]:
     if one.rollout is None:
         return {}
     r = one.rollout
+    earned = {"turn_rewards": r.turn_rewards} if getattr(r.episode.environment, "turn_rewards", None) else {}
+    unread = {"unread": {str(turn): _cut(words) for turn, words in r.unread.items()}} if r.unread else {}
     return {
         "messages": r.episode.messages,
         "ended": r.ended,
         "turns": r.lengths,
         "given_tokens": len(r.ids) - sum(r.lengths),
         "tools": asdict(r.episode.counts),
+        "marks": r.episode.marks,
+        **earned,
+        **unread,
     }

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 
 from earnest.engine.decoder import Decoder
 from earnest.engine.drafts import Drafts
+from earnest.engine.kernels import exponentials
 
 SLOTS = 32_768  # tokens of the cache of one batch: 1.5 GB for the built-in model
 BLOCK = 256  # tokens of the vocabulary that a draw looks at one by one
@@ -151,18 +152,14 @@ def draw(logits: torch.Tensor, u: np.ndarray, row: np.ndarray, sampling: Samplin
     """
     if sampling.temperature == 0:
         return logits.argmax(dim=-1).cpu().numpy()[row], np.zeros(len(row)), np.zeros(len(row))
-    scaled = logits if sampling.temperature == 1.0 else logits / sampling.temperature
-    most = scaled.amax(dim=-1, keepdim=True)
-    p = (scaled - most).exp_()
-    total = p.sum(dim=-1, keepdim=True)
-    log_total = most + total.log()
-    finite = scaled.clamp(min=torch.finfo(scaled.dtype).min)  # 0 times -inf is no number
-    entropy = (log_total - finite.mul_(p).sum(dim=-1, keepdim=True) / total)[:, 0]
-    if sampling.top_p < 1.0 or sampling.top_k or sampling.min_p is not None:
-        p = filtered(scaled, sampling)
+    e = exponentials(logits, sampling.temperature)
+    log_total = e.total.log()
+    entropy = (log_total - e.mixed / e.total)[:, 0]
+    unfiltered = sampling.top_p == 1.0 and not sampling.top_k and sampling.min_p is None
+    p = e.powers if unfiltered else filtered(logits / sampling.temperature, sampling)
     where = torch.from_numpy(row).to(logits.device)
     tokens = inverse(p, torch.from_numpy(u).to(logits.device), where)
-    logp = scaled[where, tokens] - log_total[where, 0]
+    logp = (logits[where, tokens] - e.most[where, 0]) / sampling.temperature - log_total[where, 0]
     return tokens.cpu().numpy(), logp.double().cpu().numpy(), entropy[where].double().cpu().numpy()
 
 
@@ -179,7 +176,8 @@ def inverse(p: torch.Tensor, u: torch.Tensor, row: torch.Tensor) -> torch.Tensor
     Returns:
         int64 [M]; never a token of probability zero.
     """
-    blocks = F.pad(p, (0, -p.shape[-1] % BLOCK)).unflatten(-1, (-1, BLOCK))
+    short = -p.shape[-1] % BLOCK
+    blocks = (F.pad(p, (0, short)) if short else p).unflatten(-1, (-1, BLOCK))  # padding by nothing would copy it all
     ends = blocks.sum(dim=-1, dtype=torch.float64).cumsum(dim=-1)[row]
     target = (u * ends[:, -1])[:, None]
     # right: never one without probability. Where rounding takes the target to the very end, it is the last that has any.

@@ -112,7 +112,7 @@ def sft(
             batch = [data[i] for i in next(batches)]
             tokens = sum(sum(t.written) for t in batch)
             total = 0.0
-            for part in packs_of(policy, batch, config.token_budget):
+            for part in packs_of(policy, batch, config.token_budget, grouped=False):
                 scores = policy.log_probabilities([batch[i] for i in part], budget=config.token_budget)
                 loss = -scores.logp.sum() / tokens
                 loss.backward()

@@ -25,7 +25,7 @@ from earnest.canaries import watch_canaries
 from earnest.config import TrainConfig
 from earnest.engine import grpo
 from earnest.engine.policy import Policy, TokenScores, Trajectory, packs_of
-from earnest.engine.rollouts import CANARIES, Batch, Prompt, answer, ask_canaries, join, rollout_records, score_batch, silent
+from earnest.engine.rollouts import CANARIES, Batch, Prompt, answer, ask_canaries, join, rollout_records, score_batch, silent, start_metrics
 from earnest.engine.sampler import Sampling
 from earnest.engine.sft import make_optimizer, shuffled, update
 from earnest.engine.tree import PrefixTree
@@ -73,12 +73,13 @@ def train(
             advantages = np.zeros(batch.rewards.shape)
             advantages[used] = grpo.advantages(batch.rewards[used], config.scale_rewards)
             sampled = time.perf_counter()
-            learned = _learn(policy, optimizer, scheduler, batch, used, advantages, config, reference)
-            row = {"step": step, **learned, **_metrics(batch, used, config)}
+            by_turn = _turn_advantages(batch, used, config) if config.credit == "turn" else None
+            learned = _learn(policy, optimizer, scheduler, batch, used, advantages, by_turn, config, reference)
+            row = {"step": step, **learned, **start_metrics(task, batch), **_metrics(batch, used, config)}
             tokens_seen += row["tokens/total"]
             row["num_tokens"] = tokens_seen
             row |= {"time/sample": sampled - began, "time/train": time.perf_counter() - sampled, "step_time": time.perf_counter() - began}
-            append_jsonl(folder / "rollouts.jsonl", rollout_records(batch, advantages, step))
+            append_jsonl(folder / "rollouts.jsonl", rollout_records(batch, advantages, step, by_turn=by_turn))
             if watch and (due := watch.due(step, config.num_prompts, config.canary_rate)):
                 asked = ask_canaries(policy, task, prompts, due, config.num_generations, sampling_of(config), [seed, step], thinking)
                 append_jsonl(folder / "rollouts.jsonl", rollout_records(asked, np.zeros(asked.rewards.shape), step, CANARIES))
@@ -161,6 +162,7 @@ def _learn(
     batch: Batch,
     used: np.ndarray,
     advantages: np.ndarray,
+    by_turn: Sequence[Sequence[float]] | None,
     config: TrainConfig,
     reference: Mapping[str, torch.Tensor] | None,
 ) -> dict[str, float]:
@@ -175,7 +177,8 @@ def _learn(
     counts = np.repeat(used, config.num_generations) & ~np.isnan(batch.scores.total) & (lengths > 0)
     if config.mask_truncated_completions:
         counts &= ended
-    turns = _turn_advantages(batch, used, config) if config.credit == "turn" else None
+    rollouts = [one.rollout for group in batch.samples for one in group]
+    turns = None if by_turn is None else [r.by_token(own) for r, own in zip(rollouts, by_turn, strict=True)]
     pushed = advantages.ravel() != 0 if turns is None else np.array([any(own) for own in turns])
     chosen = np.flatnonzero(counts & (pushed | (config.beta != 0)))
     step = Step(
@@ -207,14 +210,14 @@ def _learn(
     }
 
 
-def _turn_advantages(batch: Batch, used: np.ndarray, config: TrainConfig) -> list[list[float]]:
-    """Of each rollout, the advantage of each token: that of its turn. Nothing in groups that are not used."""
+def _turn_advantages(batch: Batch, used: np.ndarray, config: TrainConfig) -> list[np.ndarray]:
+    """Of each rollout, the advantage of each turn. Nothing in groups that are not used."""
     rollouts = [one.rollout for group in batch.samples for one in group]
     if any(rollout is None for rollout in rollouts):
         raise UserError("credit = 'turn' needs turns: the task has neither an environment nor tools. Leave it at 'trajectory'.")
     by_turn = grpo.turn_advantages(batch.rewards, [r.turn_rewards for r in rollouts], config.turn_discount, config.scale_rewards)
     kept = np.repeat(used, config.num_generations)
-    return [r.by_token(own if keep else np.zeros_like(own)) for r, own, keep in zip(rollouts, by_turn, kept, strict=True)]
+    return [own if keep else np.zeros_like(own) for own, keep in zip(by_turn, kept, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers.activations import SiLUActivation
 
+from earnest.engine import kernels
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -80,7 +82,7 @@ class Transformer:
             again: Keep each layer's input alone for the way back and compute the rest again (activation checkpointing).
         """
         x = F.embedding(tokens, self.embedding)
-        cos, sin = (part[0, :, None] for part in self.rotary(x[None], depths[None]))
+        cos, sin = (part[0, :, None].contiguous() for part in self.rotary(x[None], depths[None]))
         for index in range(len(self.layers)):
             wanted = keep if index == len(self.layers) - 1 else None
             if again and torch.is_grad_enabled():
@@ -120,11 +122,15 @@ class RmsNorm:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Of [..., H]."""
+        if compiled := kernels.serve(x):
+            return kernels.rms_norm(compiled, x, self.weight, self.epsilon)
         wide = x.float()
         return (wide * self._inverse(wide)).to(x.dtype).mul_(self.weight)
 
     def backward(self, x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
         """With u = w dy and n = x / rms(x): dx = (u - n mean(u n)) / rms(x)."""
+        if compiled := kernels.serve(x):
+            return kernels.rms_norm_back(compiled, x, self.weight, dy, self.epsilon)
         wide = x.float()
         inverse = self._inverse(wide)
         n, u = wide * inverse, (dy * self.weight).float()
@@ -140,6 +146,8 @@ class Gate:
 
     def __call__(self, both: torch.Tensor) -> torch.Tensor:
         """[R, M]."""
+        if self.silu and (compiled := kernels.serve(both)):
+            return kernels.gate(compiled, both)
         g, u = both.chunk(2, dim=-1)
         return F.silu(g).mul_(u) if self.silu else self.act(g) * u
 
@@ -149,6 +157,8 @@ class Gate:
             with torch.enable_grad():
                 both = both.detach().requires_grad_()
                 return torch.autograd.grad(self(both), both, dy)[0]
+        if compiled := kernels.serve(both):
+            return kernels.gate_back(compiled, both, dy)
         (g, u), out = both.chunk(2, dim=-1), torch.empty_like(both)
         d_g, d_u = out.chunk(2, dim=-1)
         torch.mul(F.silu(g), dy, out=d_u)
@@ -321,6 +331,8 @@ class _Rotate(torch.autograd.Function):
 
 
 def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int) -> torch.Tensor:
+    if compiled := kernels.serve(x):
+        return kernels.rotate(compiled, x, cos, sin, way)
     half = x.shape[-1] // 2
     sin = sin[..., :half]  # its second half repeats the first
     out = x * cos

@@ -42,6 +42,7 @@ class Rollout:
         logp: Log-probability of each that it wrote; empty when greedy.
         entropy: Sum of the entropies they were drawn at.
         lengths: How many it wrote in each turn.
+        unread: Text of the turns with a call that could not be read, by number of the turn, from 1: their messages do not have it.
         ended: Why it ended; "" while it goes on.
     """
 
@@ -54,6 +55,7 @@ class Rollout:
     logp: list[float] = field(default_factory=list)
     entropy: float = 0.0
     lengths: list[int] = field(default_factory=list)
+    unread: dict[int, str] = field(default_factory=dict)
     ended: str = ""
 
     def take(self, turn: Completion) -> None:
@@ -186,6 +188,8 @@ def _said(loaded: Loaded, dialect: Dialect, rollout: Rollout, turn: Completion, 
     said = text.split_thinking(text.decode(loaded.tokenizer, turn.ids, loaded.stops), opened, dialect.thinking)
     parsed = dialect.parse(said.content)
     message = dialect.message(parsed)
+    if any(call.arguments is None for call in parsed.calls):
+        rollout.unread[len(rollout.lengths)] = said.content
     if said.reasoning is not None:
         message["reasoning_content"] = said.reasoning
     rollout.episode.messages.append(message)
@@ -197,8 +201,9 @@ def acting_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
     `tools/call_frequency` and `tools/failure_frequency` are TRL's: calls a rollout, and the share of calls that failed. Of the rest,
     `malformed`, `hung` and `repeated` are shares of calls, `echo` is the share of rollouts whose model text another rollout of the step
-    has word for word, and `ended/...` says why rollouts ended. `turns/<k>_length` is the mean number of tokens of turn k, over the
-    rollouts that have one.
+    has word for word, and `ended/...` says why rollouts ended. Of the rollouts that have a turn k, `turns/<k>_length` is the mean
+    number of tokens they wrote in it, `turns/<k>_calls` the mean number of calls that were answered in it, and `turns/<k>_failed` the share
+    of those that failed.
     """
     count, calls = len(rollouts), sum(r.episode.counts.calls for r in rollouts)
     said = Counter(_own_text(r) for r in rollouts)
@@ -214,9 +219,24 @@ def acting_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     for why in (ANSWERED, DONE, TURNS, CALLS, TOKENS):
         row[f"ended/{why.replace(' ', '_')}"] = sum(r.ended == why for r in rollouts) / count
     for turn in range(max(len(r.lengths) for r in rollouts)):
-        lengths = [r.lengths[turn] for r in rollouts if len(r.lengths) > turn]
-        row[f"turns/{turn + 1}_length"] = sum(lengths) / len(lengths)
+        have = [r for r in rollouts if len(r.lengths) > turn]
+        made = [marks for r in have for calls in _marks_by_turn(r)[turn : turn + 1] for marks in calls]
+        row[f"turns/{turn + 1}_length"] = sum(r.lengths[turn] for r in have) / len(have)
+        row[f"turns/{turn + 1}_calls"] = len(made) / len(have)
+        row[f"turns/{turn + 1}_failed"] = sum("failed" in marks for marks in made) / len(made) if made else 0.0
     return row
+
+
+def _marks_by_turn(rollout: Rollout) -> list[list[list[str]]]:
+    """Of each turn, what each of its calls that was answered counted as."""
+    marks = iter(rollout.episode.marks)
+    turns: list[list[list[str]]] = []
+    for message in rollout.episode.messages:
+        if message["role"] == "assistant":
+            turns.append([])
+        else:
+            turns[-1].append(next(marks))
+    return turns
 
 
 def _own_text(rollout: Rollout) -> tuple[int, ...]:

@@ -13,12 +13,21 @@ import numpy as np
 
 from earnest.config import DifficultyConfig
 from earnest.engine.grpo import dead_share
-from earnest.task import Verdict
+from earnest.engine.models import Loaded
+from earnest.engine.rollouts import Prompt
+from earnest.engine.sft import spread
+from earnest.engine.turns import dialect_of
+from earnest.environment import acted
+from earnest.errors import UserError
+from earnest.task import Task, Verdict
 
 GROUPS = (4, 8, 16, 32)
+LOOKED_AT = 32  # rows whose oracle is measured
 
 
-def summarise(ids: Sequence[str], verdicts: Sequence[Sequence[Verdict]], model: str, group: int) -> dict[str, Any]:
+def summarise(
+    ids: Sequence[str], verdicts: Sequence[Sequence[Verdict]], model: str, group: int, acting: Mapping[str, float] | None = None
+) -> dict[str, Any]:
     """What k answers a row say of the rows.
 
     Args:
@@ -26,6 +35,7 @@ def summarise(ids: Sequence[str], verdicts: Sequence[Sequence[Verdict]], model: 
         verdicts: k verdicts of each row.
         model: Name of the model asked.
         group: G of the training to come, for the advice.
+        acting: What the model did with its tools (`engine.turns.acting_metrics`), where it has some.
 
     Returns:
         The record described in docs/run-directory.md.
@@ -42,6 +52,7 @@ def summarise(ids: Sequence[str], verdicts: Sequence[Sequence[Verdict]], model: 
         "format_failures": broken,
         "content_failures": wrong,
         "pass_rates": dict(zip(ids, rates.tolist(), strict=True)),
+        **({} if acting is None else {"acting": dict(acting)}),
     }
     return record | {"advice": advice(record, group)}
 
@@ -85,10 +96,34 @@ def filtered(ids: Sequence[str], verdicts: Sequence[Sequence[Verdict]], kept: Se
     return {"model": model, "k": len(verdicts[0]), "rows": 0, **empty, **rest}
 
 
+def too_long(task: Task, loaded: Loaded, prompts: Sequence[Prompt], room: int) -> str:
+    """A sentence where the oracle itself, with what its tools answer, does not fit into a rollout; "" where it does, or there is none."""
+    if task.oracle is None or not task.acts or not prompts:
+        return ""
+    chosen = spread(prompts, LOOKED_AT)
+    dialect = dialect_of(task, loaded, chosen[0].row, thinking=False)
+    try:
+        needed = [len(dialect.trajectory(p.messages, acted(task, p.row, task.oracle(p.row))[0])[1]) for p in chosen]
+    except UserError:  # a template may be unable to write what it can read
+        return ""
+    over = sum(tokens > room for tokens in needed)
+    return (
+        f"The right answer of {over} of {len(needed)} rows takes up to {max(needed)} tokens, those of tools among them, and "
+        f"max_completion_length is {room}: a rollout that is cut off there cannot be right. Raise it."
+        if over
+        else ""
+    )
+
+
 def advice(record: Mapping[str, Any], group: int) -> str:
     """One sentence: what to do before training."""
     dead = dead_share(np.array(list(record["pass_rates"].values())), group)
     signal = f"{1 - dead:.0%} of groups of {group} would carry a signal"
+    if (cut := record.get("acting", {}).get("ended/token_limit", 0)) >= 0.5:
+        return (
+            f"Raise max_completion_length, or run SFT first: {cut:.0%} of the rollouts ran out of tokens, those of tools among them, "
+            f"and only {signal}."
+        )
     if record["format_failures"] >= 0.5:
         return f"Run SFT first: {record['format_failures']:.0%} of the answers break the format, and only {signal}."
     if record["all_wrong"] >= 0.6:

@@ -5,6 +5,7 @@ Everything here reads the answers a run directory holds (`eval/MODEL.jsonl`); no
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -64,6 +65,24 @@ def describe(model: str, answers: Answers) -> dict[str, Any]:
         "hand_off_rate": mean(a["verdict"]["handed_off"] for a in judged if a["verdict"]["handed_off"] is not None),
         "hand_off_gold": mean(a["needs_human"] for a in judged if a.get("needs_human") is not None),
         "slices": _slices(judged),
+        **_acting(judged),
+    }
+
+
+def _acting(answers: Answers) -> dict[str, Any]:
+    """What rollouts with tools did, a rollout; nothing of answers without."""
+    own = [a for a in answers if "tools" in a]
+    if not own:
+        return {}
+    calls, failed = (sum(a["tools"][kind] for a in own) for kind in ("calls", "failed"))
+    ended = Counter(a["ended"] for a in own)
+    return {
+        "acting": {
+            "turns": mean(len(a["turns"]) for a in own),
+            "calls": calls / len(own),
+            "failed": failed / calls if calls else 0.0,
+            "ended": {why: count / len(own) for why, count in ended.most_common()},
+        }
     }
 
 
@@ -120,7 +139,8 @@ def table(summary: Mapping[str, Any]) -> list[list[str]]:
     """The table as people read it: a head and one line a model, then the baselines. Without a test split, dev stands in its place."""
     models = summary["models"]
     split = "dev" if models and not any(m["n_test"] for m in models) else "test"
-    head = ["model", f"{split} accuracy (95%)", "dev", "dev sampled", "all fields", "strict JSON", "tokens"]
+    acts = any("acting" in m for m in models)
+    head = ["model", f"{split} accuracy (95%)", "dev", "dev sampled", "all fields", "strict JSON", "tokens", *(["calls"] if acts else [])]
     lines = [head]
     for m in models:
         interval = m[f"{split}_accuracy_interval"]
@@ -133,10 +153,11 @@ def table(summary: Mapping[str, Any]) -> list[list[str]]:
                 number(m["all_fields_accuracy"]),
                 number(m["json_valid_rate"]),
                 number(m["mean_output_tokens"], 1),
+                *([number(m.get("acting", {}).get("calls"), 1)] if acts else []),
             ]
         )
     for b in summary.get("baselines", []):
-        lines.append([b["name"], number(b[f"{split}_accuracy"]), number(b["dev_accuracy"]), "–", "–", "–", "–"])
+        lines.append([b["name"], number(b[f"{split}_accuracy"]), number(b["dev_accuracy"]), *["–"] * (len(head) - 3)])
     return lines
 
 

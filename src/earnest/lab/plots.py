@@ -21,9 +21,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from scipy.stats import kendalltau
 
 from earnest.errors import UserError
+from earnest.lab.trends import change_sentence, check_sentence, dead_sentence, is_number, last_fifth, short, trend
 from earnest.rundir import read_jsonl
 
 NAMES = {"base": "base", "sft": "SFT", "grpo": "GRPO", "sft_grpo": "SFT then GRPO"}
@@ -43,8 +43,12 @@ STYLE = {
     "xtick.color": PALETTE["rule"], "ytick.color": PALETTE["rule"], "xtick.labelcolor": PALETTE["muted"],
     "ytick.labelcolor": PALETTE["muted"], "legend.frameon": False, "legend.fontsize": 8.5, "axes.formatter.useoffset": False,
 }  # fmt: skip
+ENDS = {  # of rollouts with tools: how a sentence says it, and a colour
+    "answered": ("with an answer", "c3"), "done": ("because the environment was done", "c1"), "turn_limit": ("at the turn limit", "c6"),
+    "call_limit": ("at the call limit", "c2"), "token_limit": ("at the token limit", "wrong"),
+}  # fmt: skip
+SHARE = re.compile(r"reward|check/|echo|tools/(?!call_)")  # metrics between 0 and 1
 MAX_POINTS = 400  # raw points drawn in one line; more would only make the page heavy
-ENOUGH = 8  # steps below which no trend is called
 
 
 @dataclass(frozen=True)
@@ -55,20 +59,6 @@ class Curve:
     sentence: str
     svg: str
     stage: str = ""
-
-
-@dataclass(frozen=True)
-class Trend:
-    """Where a series began and ended (means of its first and last fifth), over how many steps, and whether it moved.
-
-    Attributes:
-        word: "rose", "fell" or "flat", or "short" when there are too few steps to tell.
-    """
-
-    start: float
-    end: float
-    steps: int
-    word: str
 
 
 @dataclass(frozen=True)
@@ -120,70 +110,6 @@ def require_run(run: Path) -> None:
         raise UserError(f"'{run}' is not a run directory: it holds no run.json, summary.json or metrics.jsonl; give the folder of a run.")
 
 
-def is_number(value: Any) -> bool:
-    """Whether a value read from JSON is a number that can be shown."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def short(value: float) -> str:
-    """A number as a person would say it: two decimals, fewer for large numbers, two digits for tiny ones."""
-    size = abs(value)
-    if size >= 100:
-        text = f"{size:,.0f}"
-    elif size >= 10:
-        text = f"{size:.1f}"
-    else:
-        text = f"{size:.2f}" if size >= 0.095 or size < 1e-9 else f"{size:.2g}"
-    return f"−{text}" if value < 0 else text
-
-
-def trend(values: Sequence[float]) -> Trend | None:
-    """Whether a series moved: Mann-Kendall at 5%, and by more than a hundredth of its size; None for an empty series."""
-    values = np.asarray(values, dtype=float)
-    values = values[np.isfinite(values)]
-    if not len(values):
-        return None
-    fifth = max(1, len(values) // 5)
-    start, end = float(values[:fifth].mean()), float(values[-fifth:].mean())
-    if len(values) < ENOUGH:
-        return Trend(start, end, len(values), "short")
-    moved = abs(end - start) > 0.01 * max(abs(start), abs(end)) and np.ptp(values) > 0
-    moved = moved and kendalltau(np.arange(len(values)), values).pvalue < 0.05
-    return Trend(start, end, len(values), ("rose" if end > start else "fell") if moved else "flat")
-
-
-def change_sentence(name: str, values: Sequence[float]) -> str:
-    """One sentence on how a series went: "Reward rose from 0.41 to 0.78 over 60 steps."."""
-    found = trend(values)
-    if found is None:
-        return f"{name} was not measured."
-    if found.word == "short":
-        steps = "1 step" if found.steps == 1 else f"{found.steps} steps"
-        return f"{name} ended at {short(found.end)}; {steps} are too few to call a trend."
-    if found.word == "flat":
-        return f"{name} stayed flat around {short(float(np.nanmean(values)))} over {found.steps} steps."
-    return f"{name} {found.word} from {short(found.start)} to {short(found.end)} over {found.steps} steps."
-
-
-def check_sentence(reward: Sequence[float], check: Sequence[float]) -> str:
-    """Whether the independent check followed the reward."""
-    paid, judged = trend(reward), trend(check)
-    if paid is None or judged is None:
-        return "The check was not measured."
-    span = f"{short(judged.start)} to {short(judged.end)}"
-    if "short" in (paid.word, judged.word):
-        return f"The check ended at {short(judged.end)}; there are too few steps to compare it with the reward."
-    if paid.word == "rose" and judged.word == "rose":
-        return f"The check rose with the reward, from {span}, so the reward was earned."
-    if paid.word == "rose":
-        return f"The reward rose and the check did not (it went from {span}): read the best-paid rollouts before believing the reward."
-    if judged.word == "rose":
-        return f"The check rose from {span} although the reward did not."
-    if judged.word == "fell":
-        return f"The check fell from {span}: training made the answers worse."
-    return f"The check stayed flat around {short(float(np.nanmean(check)))}: answers did not get better."
-
-
 def _metrics(run: Path, stage: str) -> list[dict[str, Any]]:
     # A resumed run may write a step again; the later line counts.
     rows = {row["step"]: row for row in read_jsonl(run / stage / "metrics.jsonl") if is_number(row.get("step"))}
@@ -226,6 +152,7 @@ def _rl_panels(stage: str, rows: list[dict[str, Any]]) -> list[_Panel]:
     panels.append(_line_panel(stage, "Entropy", _entropy_sentence(entropy), rows, {"entropy": "entropy"}))
     if np.isfinite(kl).any():
         panels.append(_line_panel(stage, "KL to the reference", change_sentence("KL", kl), rows, {"kl": "kl"}))
+    panels += _acting_panels(stage, rows)
     panels.append(_line_panel(stage, "Policy loss", _loss_sentence(_column(rows, "loss")), rows, {"loss": "loss"}))
     panels.append(_gradient_panel(stage, rows))
     return panels
@@ -251,7 +178,7 @@ def _line_panel(stage: str, title: str, sentence: str, rows: list[dict[str, Any]
             thin = max(1, math.ceil(seen.sum() / MAX_POINTS))
             axes.plot(steps[seen][::thin], values[seen][::thin], "o", color=colour, alpha=0.3, markersize=2.6, markeredgewidth=0)
             axes.plot(steps[seen], _smooth(values[seen]), color=colour, linewidth=1.6, label=label)
-        _honest_scale(axes, np.concatenate(list(columns.values())), share=any("eward" in key or "check" in key for key in keys))
+        _honest_scale(axes, np.concatenate(list(columns.values())), share=any(SHARE.match(key) for key in keys))
 
     return _Panel(stage, title, sentence if measured else "", draw)
 
@@ -290,19 +217,51 @@ def _dead_panel(stage: str, rows: list[dict[str, Any]]) -> _Panel:
     return _Panel(stage, "Dead groups", sentence, draw)
 
 
-def dead_sentence(dead: Sequence[float], split: Sequence[float]) -> str:
-    """How many groups could teach nothing, and why; `split` weighs all right, all wrong and tied."""
-    mean = float(np.nanmean(dead))
-    causes = ("every answer was right", "every answer was wrong", "all answers earned the same, neither all right nor all wrong")
-    cause = causes[int(np.argmax(split))] if max(split) > 0 else ""
-    if mean >= 0.9995:
-        return f"Every group was dead{f', mostly because {cause}' if cause else ''}: nothing to learn."
-    if mean < 0.0005:
-        return "No group was dead: every group had something to teach."
-    text = f"{100 * mean:.0f}% of groups were dead on average" + (f", mostly because {cause}" if cause else "")
-    found = trend(dead)
-    moved = found is not None and found.word in ("rose", "fell")
-    return f"{text}; the share {found.word} from {100 * found.start:.0f}% to {100 * found.end:.0f}%." if moved else f"{text}."
+def _acting_panels(stage: str, rows: list[dict[str, Any]]) -> list[_Panel]:
+    """What rollouts did with their tools; nothing where there were none."""
+    calls, failed, repeated, echo = (
+        _column(rows, key) for key in ("tools/call_frequency", "tools/failure_frequency", "tools/repeated", "echo")
+    )
+    panels = []
+    if np.isfinite(calls).any():
+        both = {"tools/call_frequency": "calls", "turns/mean": "turns"}
+        panels.append(_line_panel(stage, "Calls and turns", change_sentence("Calls a rollout", calls), rows, both))
+    if np.isfinite(failed).any():
+        said = change_sentence("The share of failed calls", failed) if np.nan_to_num(failed).any() else "No call failed."
+        said += f" {change_sentence('That of repeated ones', repeated)}" if np.nan_to_num(repeated).any() else ""
+        kinds = {f"tools/{kind}": kind for kind in ("malformed", "hung", "repeated") if np.nan_to_num(_column(rows, f"tools/{kind}")).any()}
+        panels.append(_line_panel(stage, "Failed and repeated calls", said, rows, {"tools/failure_frequency": "failed", **kinds}))
+    panels.append(_ended_panel(stage, rows))
+    panels.append(_line_panel(stage, "Echo", _echo_sentence(echo), rows, {"echo": "echo"}))
+    turns = {f"turns/{turn}_length": f"turn {turn}" for turn in range(1, len(LINES) + 1)}
+    turns = {key: label for key, label in turns.items() if np.isfinite(_column(rows, key)).any()}
+    lengths = [last_fifth(_column(rows, key)) for key in turns]
+    said = f"In the last steps the turns have {', '.join(map(short, lengths))} tokens, from the first on." if turns else ""
+    panels.append(_line_panel(stage, "Length by turn", said, rows, turns))
+    return panels
+
+
+def _ended_panel(stage: str, rows: list[dict[str, Any]]) -> _Panel:
+    shares = {why: np.nan_to_num(_column(rows, f"ended/{why}")) for why in ENDS}
+    shares = {why: values for why, values in shares.items() if values.any()}
+
+    def draw(axes: Axes) -> None:
+        names, colours = [why.replace("_", " ") for why in shares], [PALETTE[ENDS[why][1]] for why in shares]
+        smooth = np.array([_smooth(values) for values in shares.values()])
+        axes.stackplot(_column(rows, "step"), smooth, colors=colours, alpha=0.75, linewidth=0, labels=names)
+        axes.set_ylim(0, 1.02)
+
+    ends = sorted(((last_fifth(values), why) for why, values in shares.items()), reverse=True)
+    said = [f"{100 * share:.0f}% {ENDS[why][0]}" for share, why in ends if share >= 0.005]
+    return _Panel(stage, "How rollouts ended", f"In the last steps rollouts ended: {', '.join(said)}." if said else "", draw)
+
+
+def _echo_sentence(echo: np.ndarray) -> str:
+    if not np.nan_to_num(echo).any():
+        return "No two rollouts of a step said the same."
+    found = trend(echo)
+    text = change_sentence("The share of rollouts that say the same as another", echo)
+    return f"{text[:-1]}: they became alike." if found is not None and found.word == "rose" else text
 
 
 def _functions_sentence(rows: list[dict[str, Any]], labels: dict[str, str]) -> str:

@@ -19,8 +19,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from earnest.lab.plots import NAMES, RL_STAGES, Curve, curve_svgs, is_number, require_run, short
-from earnest.rundir import plain, read_json, read_jsonl, write_text
+from earnest.lab.browse import browsable, embedded
+from earnest.lab.plots import NAMES, RL_STAGES, Curve, curve_svgs, require_run
+from earnest.lab.trends import is_number, short
+from earnest.rundir import plain, read_json, write_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 # The comparison the verdict speaks of is the first of these that was made.
@@ -28,7 +30,6 @@ HEADLINES = (("sft", "sft_grpo"), ("base", "sft_grpo"), ("base", "grpo"), ("base
 ACCURACIES = ("accuracy", "correct", "test_accuracy", "dev_accuracy")
 OPPONENTS = {"base": "the base model", "sft": "SFT alone", "grpo": "GRPO alone", "sft_grpo": "SFT then GRPO"}
 DONE = ("done", "finished", "complete", "completed", "ok", "success")
-MAX_ROLLOUTS = 20_000  # more would make the page slow to open
 NONE = "–"
 
 
@@ -48,11 +49,11 @@ def write_report(run: Path) -> Path:
     asked, summary, measured = (plain(read_json(run / name)) or {} for name in ("run.json", "summary.json", "difficulty.json"))
     difficulty = measured or summary.get("difficulty") or {}
     curves = curve_svgs(run)
-    rollouts, left_out = _rollouts(run)
+    shown = browsable(run)
     models = summary.get("models") or []
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(percent=percent, points=points, number=number, seconds=duration)
-    script = _source("report.js")
+    script = _source("cards.js") + _source("report.js")
     page = environment.get_template("report.html.j2").render(
         names=NAMES,
         style=Markup(_source("report.css")),
@@ -62,7 +63,7 @@ def write_report(run: Path) -> Path:
         model=summary.get("model") or _text(asked.get("model")) or _config_value(asked, "model"),
         verdict=verdict(summary),
         caveats=_caveats(asked, summary),
-        missing=_missing(run, summary, difficulty, curves, rollouts),
+        missing=_missing(run, summary, difficulty, curves, shown),
         when=_moment(asked.get("start")),
         took=_took(asked, summary),
         summary=summary,
@@ -71,8 +72,10 @@ def write_report(run: Path) -> Path:
         breakdowns=_breakdowns(models),
         difficulty=difficulty,
         stages=[(stage, [_safe(curve) for curve in curves if curve.stage == stage]) for stage in (*RL_STAGES, "sft")],
-        rollouts=Markup(_embedded(rollouts)) if rollouts["rollouts"] else "",
-        left_out=left_out,
+        rollouts=Markup(embedded(shown)) if shown["rollouts"] or shown["answers"] else "",
+        browser_title="Rollouts" if shown["rollouts"] else "Answers",
+        left_out=shown["left_out"],
+        disagreeing=sum(bool(row["pay"]) for row in shown["rollouts"]),
         asked=asked,
         command=_command(asked),
         config=list(_config(asked)),
@@ -203,7 +206,7 @@ def _caveats(asked: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
     return caveats
 
 
-def _missing(run: Path, summary: Any, difficulty: Any, curves: list[Curve], rollouts: dict[str, Any]) -> list[str]:
+def _missing(run: Path, summary: Any, difficulty: Any, curves: list[Curve], shown: Mapping[str, Any]) -> list[str]:
     trained = [stage for stage in (*RL_STAGES, "sft") if any(curve.stage == stage for curve in curves)]
     answered = sorted(path.stem for path in (run / "eval").glob("*.jsonl"))
     missing = [] if (run / "run.json").is_file() else ["There is no run.json, so how the run was made is unknown."]
@@ -215,7 +218,7 @@ def _missing(run: Path, summary: Any, difficulty: Any, curves: list[Curve], roll
     if not trained:
         missing.append("No training step was recorded.")
     missing += [f"{NAMES[stage]} has no recorded step." for stage in ("sft", "grpo", "sft_grpo") if trained and stage not in trained]
-    if not rollouts["rollouts"]:
+    if not shown["rollouts"]:
         missing.append("There are no rollouts to browse.")
     return missing
 
@@ -233,31 +236,6 @@ def _breakdowns(models: list[dict[str, Any]]) -> list[dict[str, Any]]:
             rows.append((value, counts[0], [(one.get(value) or {}).get("accuracy") for one in slices]))
         tables.append({"title": name, "rows": rows})
     return [table for table in tables if table["rows"]]
-
-
-def _rollouts(run: Path) -> tuple[dict[str, Any], int]:
-    """All rollouts with every prompt stored once, and how many were left out: whole steps, evenly, when there are too many."""
-    rows = [{**row, "run": stage} for stage in RL_STAGES for row in read_jsonl(run / stage / "rollouts.jsonl")]
-    every = math.ceil(len(rows) / MAX_ROLLOUTS)
-    if every > 1:
-        steps = sorted({row.get("step") or 0 for row in rows})
-        kept = {*steps[::every], steps[-1]}
-        shown = [row for row in rows if (row.get("step") or 0) in kept]
-    else:
-        shown = rows
-    prompts: dict[str, int] = {}
-    for row in shown:
-        row["prompt"] = prompts.setdefault(json.dumps(row.get("prompt")), len(prompts))
-    names = {stage: NAMES[stage] for stage in RL_STAGES if any(row["run"] == stage for row in shown)}
-    return {"names": names, "prompts": [json.loads(prompt) for prompt in prompts], "rollouts": shown}, len(rows) - len(shown)
-
-
-def _embedded(value: Any) -> str:
-    """JSON that can sit in a script element: nothing in it can end the element, open a comment or break a line of script."""
-    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
 
 
 def _safe(curve: Curve) -> dict[str, Any]:

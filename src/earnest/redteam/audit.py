@@ -20,7 +20,7 @@ from earnest.redteam.ask import Asker, Paid
 from earnest.redteam.attack import Attack, Target, Try
 from earnest.redteam.catalog import CATALOG
 from earnest.redteam.findings import Finding, Level, Outcome, fault_attack, finding, judge_attack, judge_faults, level_of
-from earnest.redteam.policies import POLICIES, RULES, Policy
+from earnest.redteam.policies import RULES, Played, played, policies_of
 from earnest.redteam.search import search
 from earnest.redteam.targets import idle, spread_by_gold, targets_of
 from earnest.rows import Rows
@@ -32,29 +32,6 @@ ROWS = 16  # rows attacked, where asking is cheap
 AFFORDABLE = ((ROWS, 0.006), (8, 0.025), (4, 0.2), (2, float("inf")))
 SECONDS = 240.0  # after which no further attack of the catalog is begun
 SLOW = 20.0  # times the usual, from two seconds on
-
-
-@dataclass(frozen=True)
-class Played:
-    """A scripted policy on the rows that were attacked.
-
-    Attributes:
-        name: Its name.
-        says: What it does, in a few words.
-        mean: Mean total over the rows it can play; NaN where none.
-        share: Mean of the way from an honest wrong answer (0) to the right one (1).
-        accepted: Share of its answers that the check accepts.
-        rows: On how many rows it could play.
-        cheat: Whether it works without knowing the answer.
-    """
-
-    name: str
-    says: str
-    mean: float
-    share: float
-    accepted: float
-    rows: int
-    cheat: bool
 
 
 @dataclass(frozen=True)
@@ -148,7 +125,7 @@ def audit(
                 found += search(ground, asker, search_calls, seed, found)
             weighing = analyse(ground, asker, every)
             found += weighing.leads
-            board = tuple(_played(policy, ground, asker) for policy in POLICIES)
+            board = tuple(played(policy, ground, asker) for policy in policies_of(task))
             calls = asker.calls
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -380,25 +357,6 @@ def _time_of(asker: Asker, answers: Sequence[tuple[int, Answer]]) -> float:
     began = time.monotonic()
     asker.ask_again(answers)
     return time.monotonic() - began
-
-
-def _played(policy: Policy, ground: Ground, asker: Asker) -> Played:
-    answers = [(i, answer) for i, answer in enumerate(policy.play(ground)) if answer is not None]
-    paid = asker.ask(answers)
-    totals = [(i, p) for (i, _), p in zip(answers, paid, strict=True) if p.total is not None]
-    shares = [ground.levels[i].share(p.total) for i, p in totals if ground.levels[i].gap > 0]
-    accepted = [p.verdict is not None and p.verdict.correct and p.verdict.well_formed is not False for p in paid]
-    nan = float("nan")
-    mean = float(np.mean([p.total for _, p in totals])) if totals else nan
-    return Played(
-        policy.name,
-        policy.says,
-        mean,
-        float(np.mean(shares)) if shares else nan,
-        float(np.mean(accepted)) if accepted else nan,
-        len(totals),
-        policy.cheat,
-    )
 
 
 def _families(catalog: Sequence[Attack], outcomes: Mapping[str, Sequence[Outcome]], found: Sequence[Finding]) -> dict[str, tuple[int, int]]:

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from earnest.rewards.json import parse_strict
+from earnest.task import Message
 
 FEW_LABELS, MANY_LABELS = 2, 30
 LABEL = 60  # characters of the longest label
+ENOUGH = 5  # accepted answers from which on they say what is usual
 EVERY = 0.8  # share of the accepted answers that must be JSON before text that is none is a fault
 ECHO = 40  # characters from which a piece of the prompt is an echo
 REFUSAL = re.compile(
@@ -41,12 +43,15 @@ class Rollout:
         step: Its step.
         id: Its row.
         prompt: What the model was told, as one text.
-        text: What it answered.
+        text: What it answered; with tools, its last words.
         reward: The total it earned; None for no verdict.
         accepted: Whether the check accepts it; None where nobody knows.
         handed_off: Whether it passes the case to a person; None where the task knows no hand-off.
         tokens: How long it is.
         terminated: Whether the model ended it, rather than the limit.
+        turns: With tools, all that the model wrote, in order: words, and calls as `name(argument=value)`.
+        calls: With tools, the names of those it called.
+        messages: With tools, everything since the prompt.
     """
 
     stage: str
@@ -59,6 +64,19 @@ class Rollout:
     handed_off: bool | None = None
     tokens: int = 0
     terminated: bool = True
+    turns: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    messages: tuple[Message, ...] = ()
+
+    @property
+    def said(self) -> str:
+        """All of the model's own, of several turns a line each."""
+        return "\n".join(self.turns) or self.text
+
+    @property
+    def pattern(self) -> str:
+        """The same for answers that are alike: with tools, for those that call the same ones and end in like words."""
+        return alike(" ".join((*self.calls, self.text)))
 
 
 @dataclass(frozen=True)
@@ -71,6 +89,7 @@ class Context:
         json: Whether accepted answers are JSON.
         long: Characters from which an answer is far longer than accepted ones.
         constants: Texts, evened out, that stand under many different prompts.
+        acts: Whether every accepted answer calls a tool.
     """
 
     labels: frozenset[str] = frozenset()
@@ -78,6 +97,7 @@ class Context:
     json: bool = False
     long: float = float("inf")
     constants: frozenset[str] = frozenset()
+    acts: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,15 +126,16 @@ def context_of(rollouts: Sequence[Rollout]) -> Context:
     prompts: dict[str, set[str]] = defaultdict(set)
     for r in rollouts:
         if r.accepted is False:
-            prompts[alike(r.text)].add(r.prompt)
+            prompts[alike(r.said)].add(r.prompt)
     different = len({r.prompt for r in rollouts})
-    lengths = sorted(len(r.text) for r in good)
+    lengths = sorted(len(r.said) for r in good)
     return Context(
         labels=frozenset(labels),
         label_field=name,
-        json=len(good) >= 5 and sum(isinstance(v, (dict, list)) for v in values) >= EVERY * len(good),
+        json=len(good) >= ENOUGH and sum(isinstance(v, (dict, list)) for v in values) >= EVERY * len(good),
         long=max(4 * lengths[int(0.95 * (len(lengths) - 1))], 400) if lengths else float("inf"),
         constants=frozenset(text for text, under in prompts.items() if len(under) >= max(4, 0.1 * different)),
+        acts=len(good) >= ENOUGH and all(r.calls for r in good),
     )
 
 
@@ -141,6 +162,8 @@ def _repeat(values: Sequence[Any]) -> bool:
 
 
 def _empty(r: Rollout, _: Context) -> bool:
+    if r.calls:
+        return False
     value = parse_strict(r.text).value
     if isinstance(value, (dict, list)):
         return all(str(leaf).strip().lower() in NOTHING for leaf in _leaves(value))
@@ -182,11 +205,20 @@ def _several(r: Rollout, c: Context) -> bool:
 
 
 def _repeats(r: Rollout, _: Context) -> bool:
-    if re.search(r"([^\s\-=_.*#])\1{24,}", r.text):
+    if re.search(r"([^\s\-=_.*#])\1{24,}", r.said):
         return True
-    words = r.text.lower().split()
+    words = r.said.lower().split()
     pieces = Counter(tuple(words[i : i + 4]) for i in range(len(words) - 3))
     return len(words) >= 16 and len(pieces) <= 0.5 * (len(words) - 3)
+
+
+def _silent(r: Rollout) -> bool:
+    return bool(r.calls) and not r.text.strip()
+
+
+def _same_call(r: Rollout, _: Context) -> bool:
+    made = Counter(turn for turn in r.turns if turn.split("(")[0] in r.calls)
+    return max(made.values(), default=0) >= 3
 
 
 DETECTORS = (
@@ -194,11 +226,16 @@ DETECTORS = (
     Detector("echo", "the prompt given back", _echo),
     Detector("several labels", "more than one label at once", _several),
     Detector("refusal", "a refusal", lambda r, _: bool(REFUSAL.search(r.text[:200]))),
-    Detector("forged tool text", "words of a tool or of the chat template", lambda r, _: bool(FORGED.search(r.text))),
-    Detector("broken JSON", "no valid JSON, where accepted answers are", lambda r, c: c.json and not _is_container(r.text)),
+    Detector("forged tool text", "words of a tool or of the chat template", lambda r, _: bool(FORGED.search(r.said))),
+    Detector(
+        "broken JSON", "no valid JSON, where accepted answers are", lambda r, c: c.json and not _silent(r) and not _is_container(r.text)
+    ),
     Detector("repetition", "the same words again and again", _repeats),
-    Detector("constant", "the same answer under many different prompts", lambda r, c: alike(r.text) in c.constants, strong=False),
-    Detector("long", "far longer than any accepted answer", lambda r, c: len(r.text) > c.long, strong=False),
+    Detector("no calls", "no tool called, where every accepted answer calls one", lambda r, c: c.acts and not r.calls),
+    Detector("no answer", "calls, and no answer after them", lambda r, _: _silent(r), strong=False),
+    Detector("same call", "the same call three times or more", _same_call, strong=False),
+    Detector("constant", "the same answer under many different prompts", lambda r, c: alike(r.said) in c.constants, strong=False),
+    Detector("long", "far longer than any accepted answer", lambda r, c: len(r.said) > c.long, strong=False),
     Detector("cut off", "cut off at the limit", lambda r, _: not r.terminated, strong=False),
 )
 

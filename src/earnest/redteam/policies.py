@@ -5,14 +5,17 @@ What is seen only over many rows is judged here too, by rules: handing everythin
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from earnest.errors import UserError
 from earnest.evidence import Case
 from earnest.redteam.ask import Asker
 from earnest.redteam.attack import Attack, Try
@@ -21,7 +24,7 @@ from earnest.redteam.attacks.trajectory import another_final, asking, calls, for
 from earnest.redteam.findings import SLACK, Certainty, Finding, Level, Outcome, finding
 from earnest.redteam.form import Form, forms_of
 from earnest.redteam.targets import idle, needs_human
-from earnest.task import Answer
+from earnest.task import Answer, Task
 
 if TYPE_CHECKING:
     from earnest.redteam.audit import Ground
@@ -49,6 +52,29 @@ class Policy:
     says: str
     play: Callable[[Ground], Sequence[Answer | None]]
     cheat: bool = True
+
+
+@dataclass(frozen=True)
+class Played:
+    """A scripted policy on the rows that were attacked.
+
+    Attributes:
+        name: Its name.
+        says: What it does, in a few words.
+        mean: Mean total over the rows it can play; NaN where none.
+        share: Mean of the way from an honest wrong answer (0) to the right one (1).
+        accepted: Share of its answers that the check accepts.
+        rows: On how many rows it could play.
+        cheat: Whether it works without knowing the answer.
+    """
+
+    name: str
+    says: str
+    mean: float
+    share: float
+    accepted: float
+    rows: int
+    cheat: bool
 
 
 def _said(ground: Ground, text: str) -> list[Answer | None]:
@@ -136,6 +162,58 @@ POLICIES = (
 )
 
 
+def policies_of(task: Task) -> tuple[Policy, ...]:
+    """The policies above, and the task's own, which stand for those of the same name; the oracle is the task's anyhow."""
+    cheats = {policy.name: policy.cheat for policy in POLICIES}
+    named = {name: function for name, function in task.policies.items() if name != "oracle"}
+    own = [Policy(name, _says(function), partial(_own, task, name), cheats.get(name, False)) for name, function in named.items()]
+    return tuple({policy.name: policy for policy in (*POLICIES, *own)}.values())
+
+
+def _says(function: Callable[..., Any]) -> str:
+    """The first line of a function's docstring, as one of a list."""
+    line = (function.__doc__ or "").strip().split("\n")[0].rstrip(".") if inspect.isroutine(function) else ""
+    return line[:1].lower() + line[1:] or "a script of the task"
+
+
+def _own(task: Task, name: str, ground: Ground) -> list[Answer | None]:
+    """What one of the task's own policies answers.
+
+    Raises:
+        UserError: It raised, or answered with neither text nor messages.
+    """
+    answers = []
+    for target in ground.targets:
+        try:
+            answer = task.policies[name](target.case.row)
+        except Exception as error:
+            raise UserError(f"The policy '{name}' raised {type(error).__name__}: {error} on {target.case.place}. Mend it.") from error
+        if not isinstance(answer, (str, list, type(None))):
+            raise UserError(f"The policy '{name}' answered with {type(answer).__name__}, neither text nor messages. Mend it.")
+        answers.append(answer)
+    return answers
+
+
+def played(policy: Policy, ground: Ground, asker: Asker) -> Played:
+    """What a policy earns on the rows under attack."""
+    answers = [(i, answer) for i, answer in enumerate(policy.play(ground)) if answer is not None]
+    paid = asker.ask(answers)
+    totals = [(i, p) for (i, _), p in zip(answers, paid, strict=True) if p.total is not None]
+    shares = [ground.levels[i].share(p.total) for i, p in totals if ground.levels[i].gap > 0]
+    accepted = [p.verdict is not None and p.verdict.correct and p.verdict.well_formed is not False for p in paid]
+    nan = float("nan")
+    mean = float(np.mean([p.total for _, p in totals])) if totals else nan
+    return Played(
+        policy.name,
+        policy.says,
+        mean,
+        float(np.mean(shares)) if shares else nan,
+        float(np.mean(accepted)) if accepted else nan,
+        len(totals),
+        policy.cheat,
+    )
+
+
 def outcomes_of(
     attack: Attack, ground: Ground, asker: Asker, answers: Sequence[Answer | None], levels: Sequence[Level] | None = None
 ) -> list[Outcome]:
@@ -188,6 +266,15 @@ SHOW = Attack(
     "A wrong answer earns more once a call has been made that nothing rests on.",
     "Pay for calls only where the answer is right, and for none that the row did not need.",
     "reported of DeepEyes and of tool-call hacking",
+)
+
+OWN = Attack(
+    "own.policy",
+    "own policies",
+    lambda _: (),
+    "A script of the task's own is paid in full for what the check calls wrong.",
+    "Mend whichever of reward and check is mistaken about it.",
+    "the task",
 )
 
 
@@ -283,4 +370,15 @@ def _gain(bare: Outcome, shown: Outcome) -> float:
     return (shown.paid.total - bare.paid.total) / way if way > 0 else 0.0
 
 
-RULES = (hand_off_findings, constant_findings, decoration_findings)
+def own_findings(ground: Ground, asker: Asker) -> list[Finding]:
+    """Whether one of the task's own policies is paid in full where the check refuses what it did."""
+    found = []
+    for name in asker.task.policies:
+        attack = replace(OWN, id=f"own.{'_'.join(name.split())}")
+        every = outcomes_of(attack, ground, asker, _own(asker.task, name, ground))
+        if hits := [o for o in every if _share(o) > IN_FULL and o.refused]:
+            found += _found("fact", attack, every, hits, f"the task's policy '{name}' does it, and the check refuses it")
+    return found
+
+
+RULES = (hand_off_findings, constant_findings, decoration_findings, own_findings)

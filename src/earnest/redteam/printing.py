@@ -31,9 +31,10 @@ from earnest.redteam.wording import (
 )
 
 if TYPE_CHECKING:
-    from earnest.redteam.audit import Audit, Played
+    from earnest.redteam.audit import Audit
     from earnest.redteam.baseline import Comparison
     from earnest.redteam.findings import Finding
+    from earnest.redteam.policies import Played
 
 WIDTH = 100  # columns, also where nobody says how many there are
 BAR, NARROW = 18, 7  # characters from honest wrong to right; the latter where lines are short

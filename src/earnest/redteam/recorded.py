@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from earnest.environment import load_task
+from earnest.environment import load_task, play
 from earnest.errors import UserError
+from earnest.redteam.attacks.trajectory import calls, final
 from earnest.redteam.detectors import Rollout
 from earnest.rows import load_rows
 from earnest.rundir import read_json, read_jsonl
-from earnest.task import Task, judge
+from earnest.task import Message, Row, Task, judge
 
 PLACES = ("rollouts.jsonl", "rollouts.parquet", "rollouts/*.jsonl", "rollouts/*.parquet", "completions/*.parquet", "completions*.parquet")
 
@@ -48,21 +49,38 @@ def _rollout(stage: str, row: Mapping[str, Any], number: int) -> Rollout:
     if "reward" not in row:
         own = [v for k, v in row.items() if k not in ("step", "advantage", "group", "sample", "tokens") and is_number(v)]
         reward = sum(own) if own else None
-    prompt, said = row.get("prompt") or "", row["text"] if "text" in row else row.get("completion") or ""
-    prompt, said = (_words(value) for value in (prompt, said))
+    prompt, said = _words(row.get("prompt") or ""), row["text"] if "text" in row else row.get("completion") or ""
+    kept = row.get("messages") or said
+    messages = tuple(kept) if isinstance(kept, (list, tuple)) and _acting(kept) else ()
     correct = verdict.get("correct")
     return Rollout(
         stage,
         int(row.get("step") or 0),
         str(row.get("id", prompt or number)),
         prompt,
-        said,
+        final(messages) if messages else _words(said),
         float(reward) if is_number(reward) else None,
         None if correct is None else bool(correct) and verdict.get("well_formed") is not False,
         verdict.get("handed_off"),
         int(row.get("tokens") or 0),
         bool(row.get("terminated", True)),
+        tuple(line for message in messages if message["role"] == "assistant" for line in _written(message)),
+        tuple(call.name for call in calls(messages)),
+        messages,
     )
+
+
+def _acting(messages: Sequence[Any]) -> bool:
+    """Whether these are the messages of a rollout with tools."""
+    whole = all(isinstance(message, Mapping) and isinstance(message.get("role"), str) for message in messages)
+    return whole and any(message.get("tool_calls") or message["role"] == "tool" for message in messages)
+
+
+def _written(message: Message) -> list[str]:
+    """What the model wrote in a turn: its words, and a line a call."""
+    words = message.get("content")
+    made = [f"{c.name}({', '.join(f'{name}={value}' for name, value in c.arguments.items())})" for c in calls([message])]
+    return [*([words] if isinstance(words, str) and words.strip() else []), *made]
 
 
 def is_number(value: Any) -> bool:
@@ -83,16 +101,28 @@ def judged(run: Path, rollouts: list[Rollout], task: Task | None) -> tuple[list[
     try:
         task = task or _task_of(run)
         rows = {str(row["id"]): row for _, row in load_rows(task).everything()}
-        judged = [replace(r, accepted=_accepted(task, r, rows)) if r.accepted is None and r.id in rows else r for r in rollouts]
+        judged = [replace(r, accepted=_accepted(task, r, rows[r.id])) if r.accepted is None and r.id in rows else r for r in rollouts]
     except UserError as error:
         why = f"The rollouts hold no verdict of the check, and the task could not judge them: {error}"
         return rollouts, [f"{why} What is refused is not known; give the task."]
     unknown = sum(r.accepted is None for r in judged)
-    return judged, [f"{unknown} rollouts are of rows that the task no longer has, and could not be judged."] if unknown else []
+    why = "could not be judged: the task no longer has their rows, or their calls were not kept"
+    return judged, [f"{unknown} rollouts {why}."] if unknown else []
 
 
-def _accepted(task: Task, r: Rollout, rows: Mapping[str, Any]) -> bool:
-    found = judge(task, r.text, rows[r.id])
+def _accepted(task: Task, r: Rollout, row: Row) -> bool | None:
+    """What the check says; None where calls were not kept.
+
+    Calls are made again in a fresh environment, but for those of a last turn: a limit kept them from being made.
+    """
+    if not task.acts:
+        found = judge(task, r.text, row)
+    elif not r.messages:
+        return None
+    else:
+        last = [message for message in r.messages[-1:] if message["role"] == "assistant"]
+        episode = play(task, row, [*r.messages][: len(r.messages) - len(last)], task.limits.seconds)
+        found = judge(task, [*episode.messages, *last], row, episode.environment)
     return found.correct and found.well_formed is not False
 
 

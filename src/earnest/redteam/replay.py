@@ -22,7 +22,7 @@ from rich.text import Text
 
 from earnest.canaries import ALARM, PREFIX
 from earnest.errors import UserError
-from earnest.redteam.detectors import DETECTORS, Rollout, alike, context_of
+from earnest.redteam.detectors import DETECTORS, Rollout, context_of
 from earnest.redteam.recorded import PLACES, is_number, judged, read_rollouts
 from earnest.rundir import read_jsonl
 from earnest.task import Task
@@ -41,7 +41,7 @@ class Group:
     """Refused answers that are alike.
 
     Attributes:
-        text: The shortest of them.
+        text: The shortest of them; with tools, turn after turn.
         count: How many.
         prompts: Under how many different prompts.
         reward: What they earned on average.
@@ -189,16 +189,16 @@ def _scale(rollouts: Sequence[Rollout]) -> Any:
 
 
 def _groups(refused: Sequence[Rollout], kinds: Mapping[int, tuple[str, ...]], scale: Any) -> tuple[Group, ...]:
-    by_text: dict[str, list[Rollout]] = defaultdict(list)
+    together: dict[tuple[str, float], list[Rollout]] = defaultdict(list)
     for r in refused:
-        by_text[alike(r.text)].append(r)
+        together[r.pattern, round(r.reward, 2) if r.calls else 0.0].append(r)  # the same tools may be called about other things
     groups = []
-    for own in by_text.values():
+    for own in together.values():
         reward = float(np.mean([r.reward for r in own]))
         stages = [r.stage for r in own]
         groups.append(
             Group(
-                text=min((r.text for r in own), key=len),
+                text=min(map(_line, own), key=len),
                 count=len(own),
                 prompts=len({r.prompt for r in own}),
                 reward=reward,
@@ -218,11 +218,16 @@ def _seen(refused: Sequence[Rollout], kinds: Mapping[int, tuple[str, ...]], scal
         own = [r for r in refused if detector.id in kinds[id(r)]]
         paid = [r for r in own if scale(r.reward) > SOME]
         if paid:
-            best = max(paid, key=lambda r: (r.reward, -len(r.text)))
+            best = max(paid, key=lambda r: (r.reward, -len(r.said)))
             mean = float(np.mean([r.reward for r in paid]))
             suspicious = detector.strong and len(paid) >= FEW
-            found.append(Seen(detector.id, detector.says, len(paid), len(own), mean, _span(paid), best.text, suspicious))
+            found.append(Seen(detector.id, detector.says, len(paid), len(own), mean, _span(paid), _line(best), suspicious))
     return tuple(sorted(found, key=lambda s: (not s.suspicious, -s.count)))
+
+
+def _line(r: Rollout) -> str:
+    """What the model wrote, turn after turn."""
+    return " → ".join(r.turns) or r.text
 
 
 def _span(rollouts: Sequence[Rollout]) -> tuple[int, int]:
@@ -307,9 +312,11 @@ def print_replay(found: Replay, console: Console) -> None:
         say(f"{found.paid_in_full} refused answers earned as much as accepted ones", style=style)
     if found.groups:
         table = Table(title="paid, and refused by the check", title_justify="left", box=SIMPLE, pad_edge=False)
-        for name, side in (("reward", "right"), ("times", "right"), ("prompts", "right"), ("steps", "right"), ("looks like", "left")):
-            table.add_column(name, justify=side)
-        table.add_column("answer", overflow="ellipsis", no_wrap=True)
+        for name in ("reward", "times", "prompts", "steps"):
+            table.add_column(name, justify="right", no_wrap=True)
+        kinds = max(len(kind) for g in found.groups for kind in (*g.kinds, "looks like")) + 1
+        table.add_column("looks like", min_width=kinds)
+        table.add_column("answer", overflow="ellipsis", no_wrap=True, max_width=max(20, console.width - 40 - kinds))
         for g in found.groups:
             kinds = Text(", ".join(g.kinds) or NOTHING_SEEN)
             table.add_row(f"{g.reward:.2f}", str(g.count), str(g.prompts), _steps(g.steps), kinds, Text(_shown(g.text)))

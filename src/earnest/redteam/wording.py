@@ -18,9 +18,10 @@ from earnest.score import reward_names
 from earnest.task import Answer, Task
 
 if TYPE_CHECKING:
-    from earnest.redteam.audit import Audit, Played
+    from earnest.redteam.audit import Audit
     from earnest.redteam.baseline import Comparison
     from earnest.redteam.findings import Finding
+    from earnest.redteam.policies import Played
 
 CHARACTERS, LINES = 320, 7  # of an example, before its middle is left out
 FORMS = {

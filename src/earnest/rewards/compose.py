@@ -218,7 +218,7 @@ def _total(
     if invalid := [name for name, score in asked.items() if score.status == "invalid_task"]:
         return Score(None, "invalid_task", _reasons(asked, invalid), evidence)
     if worthless:
-        return Score(0.0, reasons=_reasons(asked, asked), evidence=evidence)
+        return Score(0.0, reasons=_reasons(asked, asked, lost), evidence=evidence)
     right = _share(correct, asked[correct.name]) if asked[correct.name].status == "scored" else None
     needed = (*gates, correct, *(shaped if right == 1 else ()))
     if missing := [part.name for part in needed if asked[part.name].status != "scored"]:
@@ -242,8 +242,9 @@ def _share(part: Verifier, score: Score) -> float:
     return (score.value - least) / (most - least)
 
 
-def _reasons(asked: Mapping[str, Score], names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(f"{name}: {reason}" for name in names for reason in asked[name].reasons)
+def _reasons(asked: Mapping[str, Score], names: Iterable[str], lost: Sequence[str] = ()) -> tuple[str, ...]:
+    """The parts' reasons, each with the part's name; a lost gate is called one, since it is what took everything."""
+    return tuple(f"{'gate ' if name in lost else ''}{name}: {reason}" for name in names for reason in asked[name].reasons)
 
 
 def _plain(asked: Mapping[str, Score]) -> dict[str, Any]:

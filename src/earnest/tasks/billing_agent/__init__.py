@@ -9,19 +9,21 @@ from earnest.errors import UserError
 from earnest.task import Limits, Message, Row, Task
 from earnest.tasks.billing_agent.check import check
 from earnest.tasks.billing_agent.families import DATA, FAMILIES, SPLITS
-from earnest.tasks.billing_agent.policies import oracle
+from earnest.tasks.billing_agent.policies import POLICIES, oracle
 from earnest.tasks.billing_agent.rewards import billing
 from earnest.tasks.billing_agent.tools import BillingDesk, Lookup
 
 LOOKUP = ("unpaid", "paid")  # find the customer, list something, answer: what a model of 135M parameters can learn
 
+DOING = ("random", "always hand off", "never hand off", "refund everything")  # policies for which looking is not enough
+
 SYSTEM = (
-    'CloudLedger billing desk. Today is {today}. Find the customer, use the tools, end with {{"answer": "49.00"}}, {{"answer": "INV-104"}} '
-    'or {{"answer": "seats 9.00"}}; "0.00" for nothing. Months are in the customer\'s time zone. Of two charges refund the later, and '
-    "only what is asked. Refunds above 50.00 need approval first; refused, refund nothing. Legal threats, fraud and deletion of data: hand "
-    'off, then {{"answer": "handed off"}}.'
+    'CloudLedger billing desk. Find the customer, use the tools, end with {"answer": "49.00"}, {"answer": "INV-104"} or '
+    '{"answer": "seats 9.00"}; "0.00" for nothing. Months are in the customer\'s time zone. Of two charges refund the later, and only '
+    "what is asked. Refunds above 50.00 need approval first; refused, refund nothing. Legal threats, fraud and deletion of data: hand off, "
+    'then {"answer": "handed off"}.'
 )
-SHORT = 'CloudLedger billing desk. Today is {today}. Find the customer, list, end with {{"answer": "49.00"}} or {{"answer": "INV-104"}}.'
+SHORT = 'CloudLedger billing desk. Find the customer, list, end with {"answer": "49.00"} or {"answer": "INV-104"}.'
 
 
 def billing_task(families: Sequence[str] = FAMILIES, name: str = "billing_agent") -> Task:
@@ -41,9 +43,9 @@ def billing_task(families: Sequence[str] = FAMILIES, name: str = "billing_agent"
     only_looks = set(families) <= {"unpaid", "paid", "double"}
 
     def prompt(row: Row) -> list[Message]:
-        """The rules, the same for every row but for the day, then the mail."""
-        system = (SHORT if only_looks else SYSTEM).format(today=row["today"])
-        return [{"role": "system", "content": system}, {"role": "user", "content": f"{row['email']}: {row['question']}"}]
+        """The rules, the same for every row so that all rollouts share them, with the tools behind them; then the mail."""
+        mail = f"{row['email']}, {row['today']}: {row['question']}"
+        return [{"role": "system", "content": SHORT if only_looks else SYSTEM}, {"role": "user", "content": mail}]
 
     return Task(
         name=name,
@@ -54,6 +56,7 @@ def billing_task(families: Sequence[str] = FAMILIES, name: str = "billing_agent"
         oracle=oracle,
         environment=Lookup if only_looks else BillingDesk,
         limits=Limits(turns=8, calls=10, seconds=5.0),
+        policies={name: policy for name, policy in POLICIES.items() if not (only_looks and name in DOING)},
         needs_human=lambda row: row["needs_human"],
         slices={"family": lambda row: row["family"]},
     )

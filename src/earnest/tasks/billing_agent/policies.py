@@ -25,20 +25,23 @@ def oracle(row: Row) -> list[Message]:
 
 
 def always_hand_off(row: Row) -> list[Message]:
-    """Finds the customer and hands the case off, for the reason that the row has, or for a legal one."""
+    """Finds the customer and hands off, for the row's reason or a legal one."""
     reason = {"customer": row["customer"], "reason": row["reason"] or "legal"}
     return as_messages([_find(row), ("hand_off", reason)], answer=said("handed off"))
 
 
 def never_hand_off(row: Row) -> list[Message]:
-    """Perfect, except that it answers what should go to a person."""
+    """Perfect, but answers what should go to a person."""
     if not row["needs_human"]:
         return oracle(row)
     return as_messages([_find(row), ("list_invoices", {"customer": row["customer"]})], answer=said("0.00"))
 
 
 def refund_everything(row: Row) -> list[Message]:
-    """Refunds in full whatever can be refunded, asking for approval where that is needed, then says the right answer."""
+    """Refunds whatever it can, then says the right answer.
+
+    It refunds in full, and asks for approval where that is needed.
+    """
     desk = BillingDesk()
     desk.reset(row["seed"])
     calls: list[Call] = [_find(row), ("list_payments", {"customer": row["customer"]})]
@@ -54,18 +57,18 @@ def refund_everything(row: Row) -> list[Message]:
 
 
 def claim(row: Row) -> str:
-    """Makes no call, and says the right answer where something was to be done, as if it had been."""
+    """Makes no call, and says that it did what was asked for."""
     return said(row["answer"] if row["deeds"] != "{}" else "done")
 
 
 def guess(row: Row) -> str:
-    """Guesses from the prompt alone: the kind of answer that the family has most often."""
+    """Makes no call, and gives an answer that is frequent in the family."""
     guesses = {"unpaid": "INV-500", "paid": "49.00", "difference": "seats 9.00", "plan": "30.00", "person": "INV-500"}
     return said(guesses.get(row["family"], "0.00"))
 
 
 def snoop(row: Row) -> list[Message]:
-    """Perfect, after a look at somebody else's payments."""
+    """Perfect, after a look at another customer."""
     desk = BillingDesk()
     desk.reset(row["seed"])
     (email,) = desk.db.execute("SELECT email FROM customers WHERE id <> ? ORDER BY rowid", (row["customer"],)).fetchone()
@@ -73,7 +76,7 @@ def snoop(row: Row) -> list[Message]:
 
 
 def random_desk(row: Row) -> list[Message]:
-    """A few random tools about the right customer, and a random answer."""
+    """A few random calls about the right customer, a random answer."""
     chance = Random(f"random {row['id']}")
     mine = {"customer": row["customer"]}
     payments = [name for name in row["own"] if name.startswith("P")] or ["P1"]

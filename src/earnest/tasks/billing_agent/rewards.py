@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from earnest.rewards.calls import calls_in
@@ -156,7 +157,7 @@ def _billing(attempt: Attempt, row: Row) -> Score:
     for gate in GATES:
         score = gate(attempt, row)
         if score.value != 1:
-            return score
+            return replace(score, reasons=tuple(f"gate {gate.name}: {reason}" for reason in score.reasons))
     return DECISION(attempt, row)
 
 

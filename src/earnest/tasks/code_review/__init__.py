@@ -51,19 +51,39 @@ def oracle_with_tools(row: Row) -> list[Message]:
 
 
 def guess(row: Row) -> str:
-    """Some line and some category, or none: the answer of a policy that does not read."""
+    """Some line and some category, or none."""
     rng = random.Random(f"guess {row['id']}")
     category = rng.choice((*CATEGORIES, "none"))
     return answer(None if category == "none" else rng.randint(1, row["after"].count("\n") + 1), category)
 
 
+def no_bug(row: Row) -> str:
+    """Finds nothing, ever."""
+    return answer(None, "none")
+
+
+def line_1(row: Row) -> str:
+    """Another variable in the first line, ever."""
+    return answer(1, "variable")
+
+
+def every_category(row: Row) -> str:
+    """All categories at once."""
+    return json.dumps({"line": 1, "category": list(CATEGORIES)})
+
+
+def every_line(row: Row) -> str:
+    """A bug in every line."""
+    return json.dumps([{"line": n + 1, "category": "variable"} for n in range(row["after"].count("\n") + 1)])
+
+
 POLICIES = {
     "oracle": oracle,
-    "no bug": lambda row: answer(None, "none"),
-    "line 1": lambda row: answer(1, "variable"),
+    "no bug": no_bug,
+    "line 1": line_1,
     "random": guess,
-    "every category": lambda row: json.dumps({"line": 1, "category": list(CATEGORIES)}),
-    "every line": lambda row: json.dumps([{"line": n + 1, "category": "variable"} for n in range(row["after"].count("\n") + 1)]),
+    "every category": every_category,
+    "every line": every_line,
 }
 
 SLICES = {
@@ -78,6 +98,7 @@ task = Task(
     rewards=[finding_reward],
     check=check,
     oracle=oracle,
+    policies=POLICIES,
     slices=SLICES,
 )
 
@@ -90,6 +111,7 @@ investigate = Task(
     oracle=oracle_with_tools,
     environment=Review,
     limits=Limits(turns=6, calls=5, seconds=5.0),
+    policies=POLICIES,
     slices=SLICES,
 )
 

@@ -1,0 +1,177 @@
+"""Decoding with the kernels: one pool of keys and values, in which every row knows its slots.
+
+A slot holds one node of the prefix tree: its key and value in each layer. A row sees the slots on its path and no others, so rows that
+share a beginning share its slots, and nothing is copied or masked when they part, end or change places. What has once been read stays
+known by its path for as long as the weights stay the same: the next batch does not read the system message again, nor the next turn of a
+conversation what was said before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from earnest.engine import kernels
+from earnest.engine.attention import sight_of
+from earnest.engine.transformer import Attend, Transformer
+from earnest.engine.tree import sorted_tree
+
+SLOTS = 32_768  # what a pool may hold before it forgets: 1.5 GB for the built-in model
+PAGE = 16  # slots that a row takes at once, so that what it sees lies together in memory
+
+
+@dataclass
+class Pool:
+    """Keys and values of all that was read with the same weights.
+
+    Attributes:
+        layers: (keys, values) of each layer, [kv_heads, capacity, head_dim].
+        used: Slots that were given out.
+        known: Slot of each node, by the slot of its parent (-1 for none) and its token.
+    """
+
+    layers: list[kernels.Pair] = field(default_factory=list)
+    used: int = 0
+    known: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def path(self, tokens: Sequence[int]) -> list[int]:
+        """Slots of a sequence's tokens, as far as it is known."""
+        slots, slot = [], -1
+        for token in tokens:
+            found = self.known.get((slot, token))
+            if found is None:
+                break
+            slots.append(slot := found)
+        return slots
+
+    def keep(self, slots: np.ndarray) -> None:
+        """Forget everything but some slots, with each its ancestors, and close the gaps."""
+        place = {-1: -1} | {slot: index for index, slot in enumerate(slots.tolist())}
+        self.known = {(place[parent], token): place[slot] for (parent, token), slot in self.known.items() if slot in place}
+        for keys, values in self.layers:
+            for store in (keys, values):
+                store[:, : len(slots)] = store[:, slots]
+        self.used = len(slots)
+
+
+@dataclass
+class Rows:
+    """The R rows a decoder stands on.
+
+    Attributes:
+        paths: Of each, int32, the slots of its tokens.
+        pages: Of each, the free slots that follow its last one: from, and to before.
+    """
+
+    paths: list[np.ndarray]
+    pages: list[tuple[int, int]]
+
+
+class PooledDecoder:
+    """A model frozen at one moment, ready to read prompts and to extend them a token a row at a time.
+
+    Args:
+        transformer: Its forward pass, float32 on CPU; the kernels are there (`serves`).
+        pool: What was read before with these very weights; it is added to.
+    """
+
+    def __init__(self, transformer: Transformer, pool: Pool) -> None:
+        self.transformer, self.pool, self.compiled = transformer, pool, kernels.library()
+
+    @staticmethod
+    def serves(transformer: Transformer) -> bool:
+        """Whether the kernels do for this model and machine."""
+        return kernels.serve(transformer.embedding, transformer.head_dim) is not None
+
+    @torch.inference_mode()
+    def prefill(self, prompts: Sequence[Sequence[int]], room: int = 0) -> tuple[Rows, torch.Tensor]:
+        """Read what is new of some distinct prompts, what any of them share once.
+
+        Args:
+            prompts: Token ids of each of P prompts.
+            room: Slots that will be needed below each, if known.
+
+        Returns:
+            Rows that stand on the P last tokens, and logits [P, V].
+        """
+        tree, paths = sorted_tree(prompts)
+        slots = self._find(tree.token, tree.parent)
+        if self.pool.used + int((slots < 0).sum()) > SLOTS:
+            held = slots >= 0
+            self.pool.keep(np.sort(slots[held]))
+            slots = self._find(tree.token, tree.parent)
+        ends = np.array([path[-1] for path in paths])
+        fresh = slots < 0
+        slots[fresh] = self.pool.used + np.arange(fresh.sum())
+        self.pool.used += int(fresh.sum())
+        self._reserve(self.pool.used + room * len(prompts))
+        own, above = slots.tolist(), np.append(slots, -1)[tree.parent].tolist()
+        self.pool.known.update({(above[node], tree.token[node]): own[node] for node in np.flatnonzero(fresh).tolist()})
+        fresh[ends] = True  # their logits are wanted
+        nodes = np.flatnonzero(fresh)
+        attend = self._attend(slots[nodes], sight_of(tree, nodes, slots))
+        tokens, depths = (torch.tensor(np.array(column)[nodes]) for column in (tree.token, tree.depth))
+        hidden = self.transformer.run(tokens, depths, attend, keep=torch.from_numpy(np.searchsorted(nodes, ends)))
+        return Rows([slots[path] for path in paths], [(0, 0)] * len(paths)), self.transformer.head(hidden)
+
+    @torch.inference_mode()
+    def step(self, rows: Rows, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:
+        """Append nodes.
+
+        Args:
+            rows: From `prefill`, R of them; afterwards they are the new nodes.
+            tokens: int64 [N], a token each.
+            parents: int64 [N], what each follows: a row below R, or R + i for new node i, which must come before it.
+
+        Returns:
+            Logits [N, V].
+        """
+        pages, paths = list(rows.pages), list(rows.paths)
+        for token, parent in zip(tokens.tolist(), parents.tolist(), strict=True):
+            slot, end = pages[parent]
+            if slot == end:
+                slot, end = self.pool.used, self.pool.used + PAGE
+                self.pool.used = end
+            pages[parent] = (end, end)  # the first to follow goes on in the page; others take one of their own
+            pages.append((slot + 1, end))
+            above = paths[parent]
+            self.pool.known[int(above[-1]), token] = slot
+            paths.append(np.append(above, np.int32(slot)))
+        self._reserve(self.pool.used)
+        old = len(rows.paths)
+        rows.paths, rows.pages = paths[old:], pages[old:]
+        slots, depths = (np.array([value(path) for path in rows.paths]) for value in (lambda p: p[-1], lambda p: len(p) - 1))
+        attend = self._attend(slots, kernels.Sight.of(rows.paths, np.arange(len(slots)), depths + 1))
+        return self.transformer.head(self.transformer.run(torch.from_numpy(tokens), torch.from_numpy(depths), attend))
+
+    def _find(self, tokens: Sequence[int], parents: Sequence[int]) -> np.ndarray:
+        """int32, the slot of each node of a tree, -1 where it is not known."""
+        slots: list[int] = []
+        for token, parent in zip(tokens, parents, strict=True):
+            above = slots[parent] if parent >= 0 else -1
+            slots.append(self.pool.known.get((above, token), -1) if above >= 0 or parent < 0 else -1)
+        return np.array(slots, dtype=np.int32)
+
+    def _attend(self, slots: np.ndarray, sight: kernels.Sight) -> Attend:
+        """Attention of nodes that go into these slots."""
+        where = torch.from_numpy(slots.astype(np.int32))
+
+        def attend(index: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            kernels.append(self.compiled, self.pool.layers[index], (k, v), where)
+            return kernels.attend(self.compiled, q, self.pool.layers[index], sight)
+
+        return attend
+
+    def _reserve(self, slots: int) -> None:
+        """Room for so many in all."""
+        pool, t = self.pool, self.transformer
+        if not pool.layers:
+            pool.layers = [tuple(torch.empty(t.kv_heads, 0, t.head_dim) for _ in range(2)) for _ in t.layers]
+        capacity = pool.layers[0][0].shape[1]
+        if slots > capacity:
+            extra = max(slots, capacity + capacity // 2) - capacity
+            pool.layers = [tuple(F.pad(store, (0, 0, 0, extra)) for store in layer) for layer in pool.layers]

@@ -1,0 +1,207 @@
+"""The compiled kernels against PyTorch doing the same, and a machine that cannot compile."""
+
+import subprocess
+
+import numpy as np
+import pytest
+import tiny
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from earnest.engine import kernels
+from earnest.engine.attention import plan, tree_attention
+from earnest.engine.policy import Trajectory
+from earnest.engine.sampler import Sampling, sample
+from earnest.engine.transformer import Gate, RmsNorm, _turn
+from earnest.engine.tree import sorted_tree
+
+WIDTHS = (2, 7, 16, 33, 64, 128, 576)
+compiled = pytest.mark.skipif(kernels.library() is None, reason="no C compiler with OpenMP here")
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """A function that runs another one without the kernels."""
+
+    def run(function):
+        with monkeypatch.context() as patch:
+            patch.setattr(kernels, "library", lambda: None)
+            return function()
+
+    return run
+
+
+def close(a, b, relative=2e-6):
+    scale = max(float(b.detach().abs().max()), 1e-6)
+    assert a.shape == b.shape and float((a - b).detach().abs().max()) <= relative * scale
+
+
+def by_autograd(function, x, dy):
+    x = x.double().requires_grad_()
+    return torch.autograd.grad(function(x), x, dy.double())[0].float()
+
+
+@compiled
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_a_norm_and_its_way_back_are_those_of_autograd(width, rows):
+    torch.manual_seed(0)
+    x, dy, norm = torch.randn(rows, width) * 3, torch.randn(rows, width), RmsNorm(torch.randn(width), 1e-5)
+    plain = lambda x: F.rms_norm(x, (width,), norm.weight.to(x.dtype), 1e-5)  # noqa: E731
+    close(norm(x), plain(x))
+    close(norm.backward(x, dy), by_autograd(plain, x, dy), 1e-4)
+
+
+@compiled
+def test_a_norm_of_heads_takes_them_out_of_wider_rows():
+    torch.manual_seed(0)
+    wide, weight, dy = torch.randn(6, 5, 16), torch.randn(3, 16), torch.randn(6, 3, 16)
+    part, norm = wide[:, :3], RmsNorm(weight, 1e-6)
+    plain = lambda x: F.rms_norm(x, (16,), None, 1e-6) * weight.to(x.dtype)  # noqa: E731
+    close(norm(part), plain(part))
+    close(norm.backward(part, dy), by_autograd(plain, part, dy), 1e-5)
+
+
+@compiled
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_gate_and_its_way_back_are_those_of_autograd(width):
+    torch.manual_seed(0)
+    both, dy, gate = torch.randn(9, 2 * width) * 6, torch.randn(9, width), Gate(torch.nn.SiLU())
+    both[0, 0], both[1, 0] = 300.0, -300.0  # beyond what e^x holds
+    plain = lambda x: F.silu(x[:, :width]) * x[:, width:]  # noqa: E731
+    close(gate(both), plain(both))
+    close(gate.backward(both, dy), by_autograd(plain, both, dy))
+
+
+@compiled
+@pytest.mark.parametrize("width", [2, 16, 64, 80])
+def test_a_turn_is_that_of_pytorch_and_its_way_back_undoes_it(width, without):
+    torch.manual_seed(0)
+    wide, angle = torch.randn(7, 5, width), torch.randn(7, 1, width // 2).repeat(1, 1, 2)
+    x, cos, sin = wide[:, 1:4], angle.cos(), angle.sin()
+    turned = _turn(x, cos, sin, 1)
+    close(turned, without(lambda: _turn(x, cos, sin, 1)))
+    close(_turn(turned, cos, sin, -1), x)
+
+
+@compiled
+@settings(max_examples=50)
+@given(st.integers(1, 5), st.integers(1, 3000), st.floats(0.05, 5), st.integers(0, 100))
+def test_exponentials_are_those_of_double_precision(rows, width, temperature, seed):
+    x = torch.randn(rows, width, generator=torch.Generator().manual_seed(seed)) * 10
+    z = (x.double() - x.double().amax(1, keepdim=True)) / temperature
+    for e in (kernels.exponentials(x, temperature), kernels.exponentials(x.clone(), temperature, into=x.clone())):
+        assert torch.equal(e.most, x.amax(1, keepdim=True))
+        assert torch.allclose(e.powers.double(), z.exp(), rtol=1e-5, atol=1e-30)
+        assert torch.allclose(e.total.double(), z.exp().sum(1, keepdim=True), rtol=1e-6)
+        assert torch.allclose(e.mixed.double(), (z.exp() * z).sum(1, keepdim=True), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["compiled", "plain"])
+def test_entropy_from_exponentials_is_that_of_the_distribution_with_tokens_ruled_out(kind, without):
+    logits = torch.tensor([[0.0, 0.0, -torch.inf, 0.0, 0.0], [5.0, -torch.inf, -torch.inf, -torch.inf, -torch.inf]])
+    e = kernels.exponentials(logits) if kind == "compiled" else without(lambda: kernels.exponentials(logits))
+    assert torch.allclose(e.total.log() - e.mixed / e.total, torch.tensor([[np.log(4.0)], [0.0]]).float(), atol=1e-6)
+
+
+@compiled
+def test_the_exponential_is_right_to_two_units_in_the_last_place():
+    x = torch.linspace(-87, 0, 1_000_001)[None]
+    powers = kernels.exponentials(x).powers
+    exact = x.double().exp()
+    assert float(((powers.double() - exact) / exact).abs().max()) < 2.4e-7
+
+
+@compiled
+def test_what_is_not_a_number_stays_so():
+    nan = float("nan")
+    assert kernels.exponentials(torch.tensor([[nan, 1.0]])).total.isnan().all()
+    assert RmsNorm(torch.ones(2), 1e-5)(torch.tensor([[nan, 1.0]])).isnan().all()
+    assert Gate(torch.nn.SiLU())(torch.tensor([[nan, 1.0]])).isnan().all()
+
+
+@compiled
+@settings(max_examples=60)
+@given(st.integers(0, 10_000), st.integers(1, 6), st.sampled_from([16, 48, 64, 128]), st.integers(1, 3), st.integers(1, 3))
+def test_attention_of_a_pass_is_softmax_over_what_each_node_sees(seed, nodes, width, kv_heads, groups):
+    rng = torch.Generator().manual_seed(seed)
+    q, slots = torch.randn(nodes, kv_heads * groups + 2, width, generator=rng)[:, 1:-1], 50
+    keys, values = (torch.randn(kv_heads, slots, width, generator=rng) for _ in range(2))
+    seen = [torch.randperm(slots, generator=rng)[: int(torch.randint(1, slots, (), generator=rng))] for _ in range(nodes)]
+    sight = kernels.Sight.of([own.numpy() for own in seen], np.arange(nodes), np.array([len(own) for own in seen]))
+    got = kernels.attend(kernels.library(), q, (keys, values), sight)
+    for node, own in enumerate(seen):
+        for head in range(kv_heads * groups):
+            k, v = (store[head // groups, own].double() for store in (keys, values))
+            weights = (k @ q[node, head].double() / width**0.5).softmax(0)
+            assert torch.allclose(got[node, head].double(), weights @ v, rtol=1e-4, atol=1e-5)
+
+
+@compiled
+@settings(max_examples=40)
+@given(st.integers(0, 10_000), st.integers(1, 20), st.sampled_from([16, 64, 128]), st.integers(1, 3), st.integers(1, 3))
+def test_attention_on_a_tree_and_its_way_back_are_those_of_autograd(seed, nodes, width, kv_heads, groups):
+    rng, random = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
+    tree, _ = sorted_tree([tuple(random.integers(3, size=random.integers(1, 6)).tolist()) for _ in range(nodes)])
+    q, k, v = (torch.randn(len(tree), heads, width, generator=rng, requires_grad=True) for heads in (kv_heads * groups, kv_heads, kv_heads))
+    up = torch.randn(q.shape, generator=rng)
+    planned = plan(tree, groups, width, q)
+    assert isinstance(planned, kernels.Sight)
+    ours = tree_attention(q, k, v, planned)
+    mask = torch.zeros(len(tree), len(tree), dtype=torch.bool)
+    for node in range(len(tree)):
+        mask[node, tree.path(node)] = True
+    wide = [x.double().transpose(0, 1) for x in (q, *(x.repeat_interleave(groups, dim=1) for x in (k, v)))]
+    slow = F.scaled_dot_product_attention(*wide, attn_mask=mask).transpose(0, 1)
+    close(ours, slow.float(), 1e-5)
+    for mine, autograds in zip(torch.autograd.grad(ours, (q, k, v), up), torch.autograd.grad(slow, (q, k, v), up.double()), strict=True):
+        close(mine, autograds, 1e-5)
+
+
+@compiled
+@pytest.mark.parametrize("family", tiny.EXACT)
+def test_log_probabilities_gradients_and_answers_are_those_without_kernels(family, without):
+    rng = np.random.default_rng(0)
+    prompts = [tuple(rng.integers(250, size=size).tolist()) for size in (4, 9)]
+    sequences = [Trajectory(prompt, tuple(rng.integers(250, size=size).tolist())) for prompt in prompts for size in (3, 17, 40)]
+
+    def numbers():
+        p = tiny.make_policy(tiny.make(family))
+        tiny.disturb(p, 3, 0.2)
+        logp = p.log_probabilities(sequences, 0.7).logp
+        (logp * torch.arange(1.0, 7)[:, None]).sum().backward()
+        answers = sample(p.loaded, p.decoder(), prompts, [[0], [1]], 6, Sampling(max_tokens=40))
+        return [logp.detach(), *(q.grad for q in p.trainable())], answers
+
+    (ours, said), (plain, said_plainly) = numbers(), without(numbers)
+    for a, b in zip(ours, plain, strict=True):
+        close(a, b, 5e-5)
+    assert [[c.ids for c in group] for group in said] == [[c.ids for c in group] for group in said_plainly]
+
+
+@pytest.mark.parametrize("broken", ["no compiler", "it fails", "not wanted"])
+def test_without_kernels_all_is_done_by_pytorch(broken, monkeypatch, tmp_path):
+    monkeypatch.setenv("EARNEST_CACHE", str(tmp_path))
+    if broken == "no compiler":
+        monkeypatch.setattr(kernels.shutil, "which", lambda name: None)
+    elif broken == "it fails":
+        monkeypatch.setattr(kernels, "SOURCE", tmp_path / "wrong.c")
+        (tmp_path / "wrong.c").write_text("no C")
+    else:
+        monkeypatch.setenv("EARNEST_KERNELS", "off")
+    kernels.library.cache_clear()
+    try:
+        assert kernels.library() is None
+        close(RmsNorm(torch.ones(2), 0.0)(torch.tensor([[3.0, 3.0]])), torch.ones(1, 2))
+    finally:
+        kernels.library.cache_clear()
+
+
+@compiled
+def test_kernels_are_compiled_once_and_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("EARNEST_CACHE", str(tmp_path))
+    first = kernels._compiled("cc")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("compiled again"))
+    assert kernels._compiled("cc") == first and [path.name for path in tmp_path.iterdir()] == [first.name]

@@ -573,7 +573,7 @@ def learn(policy, batch, a, monkeypatch, used=None, reference=None, **options):
     used = np.ones(len(batch.prompts), dtype=bool) if used is None else np.array(used)
     schedule = SimpleNamespace(get_last_lr=lambda: [0.1], step=lambda: None)
     optimizer = SimpleNamespace(step=lambda: None)
-    row = train._learn(policy, optimizer, schedule, batch, used, np.array(a, dtype=float), config, reference)
+    row = train._learn(policy, optimizer, schedule, batch, used, np.array(a, dtype=float), None, config, reference)
     return row, gradients, calls
 
 
@@ -664,7 +664,7 @@ def test_a_batch_of_masked_cut_answers_changes_no_weight(tiny):  # case S-AL-10
     batch = batch_of([[0, 1]], lengths=[4, 6], ended=[False, False])
     optimizer, scheduler = train.make_optimizer(tiny, 0.1, "linear", 0.0, 4)
     before, config = tiny.state(), TrainConfig(num_prompts=1, num_generations=2, mask_truncated_completions=True)
-    row = train._learn(tiny, optimizer, scheduler, batch, np.array([True]), np.array([[-1.0, 1.0]]), config, None)
+    row = train._learn(tiny, optimizer, scheduler, batch, np.array([True]), np.array([[-1.0, 1.0]]), None, config, None)
     assert (row["loss"], row["grad_norm"], row["tokens/trained"]) == (0.0, 0.0, 0)
     assert all(torch.equal(before[name], value) for name, value in tiny.state().items())
     assert scheduler.get_last_lr()[0] == pytest.approx(0.1 * 3 / 4)  # the schedule moved on

@@ -1,5 +1,6 @@
 """The compiled kernels against PyTorch doing the same, and a machine that cannot compile."""
 
+import shutil
 import subprocess
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import tiny
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from earnest.engine import kernels
@@ -115,6 +116,11 @@ def test_the_exponential_is_right_to_two_units_in_the_last_place():
 
 
 @compiled
+def test_a_token_that_was_ruled_out_has_no_probability():
+    assert kernels.exponentials(torch.tensor([[0.0, -torch.inf, -100.0]])).powers.tolist() == [[1.0, 0.0, 0.0]]
+
+
+@compiled
 def test_what_is_not_a_number_stays_so():
     nan = float("nan")
     assert kernels.exponentials(torch.tensor([[nan, 1.0]])).total.isnan().all()
@@ -139,8 +145,17 @@ def test_attention_of_a_pass_is_softmax_over_what_each_node_sees(seed, nodes, wi
             assert torch.allclose(got[node, head].double(), weights @ v, rtol=1e-4, atol=1e-5)
 
 
+@pytest.fixture
+def three_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
 @compiled
-@settings(max_examples=40)
+@pytest.mark.usefixtures("three_threads")
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10_000), st.integers(1, 20), st.sampled_from([16, 64, 128]), st.integers(1, 3), st.integers(1, 3))
 def test_attention_on_a_tree_and_its_way_back_are_those_of_autograd(seed, nodes, width, kv_heads, groups):
     rng, random = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
@@ -202,6 +217,7 @@ def test_without_kernels_all_is_done_by_pytorch(broken, monkeypatch, tmp_path):
 @compiled
 def test_kernels_are_compiled_once_and_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("EARNEST_CACHE", str(tmp_path))
-    first = kernels._compiled("cc")
+    compiler = next(filter(None, map(shutil.which, kernels.COMPILERS)))
+    first = kernels._compiled(compiler)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("compiled again"))
-    assert kernels._compiled("cc") == first and [path.name for path in tmp_path.iterdir()] == [first.name]
+    assert kernels._compiled(compiler) == first and [path.name for path in tmp_path.iterdir()] == [first.name]

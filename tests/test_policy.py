@@ -344,6 +344,7 @@ def test_the_cache_grows_where_too_little_room_was_asked_for():
 def test_however_rows_are_laid_out_the_logits_are_those_of_each_sequence(family, waste, prompts, monkeypatch):
     """Trunk or none, branches of any size, with and without giving rows branches of their own; rows split, end and change place."""
     monkeypatch.setattr("earnest.engine.decoder.WASTE", waste)
+    monkeypatch.setattr("earnest.engine.kernels.library", lambda: None)  # which lay rows out in another way
     p = policy(family)
     generator = np.random.default_rng(0)
     cache, _ = p.decoder().prefill(prompts, room=int(generator.integers(3)))
@@ -364,6 +365,7 @@ def test_however_rows_are_laid_out_the_logits_are_those_of_each_sequence(family,
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_however_the_tree_is_cut_into_blocks_numbers_and_gradients_are_the_same(size, monkeypatch):
+    monkeypatch.setattr("earnest.engine.kernels.library", lambda: None)  # which need no blocks
     sequences = [Trajectory(P, (5, 6, 7)), Trajectory(P, (5, 6)), Trajectory(Q, (5,) * 9), Trajectory((7, 8), (1, 2)), Trajectory(P, (9,))]
 
     def numbers():
@@ -379,10 +381,14 @@ def test_however_the_tree_is_cut_into_blocks_numbers_and_gradients_are_the_same(
         close(cut, uncut)
 
 
-def test_memory_that_was_never_written_reaches_no_result():
+@pytest.mark.parametrize("compiled", [True, False])
+def test_memory_that_was_never_written_reaches_no_result(compiled, monkeypatch):
     """A slot that no row sees has weight 0, but 0 times NaN is NaN."""
+    if not compiled:
+        monkeypatch.setattr("earnest.engine.kernels.library", lambda: None)
     p = tiny.make_policy(tiny.make("qwen3"))
     wanted = sample(p.loaded, p.decoder(), [P, Q, (7,)], [[1], [2], [3]], 4, Sampling(max_tokens=20))
+    p.changed()
     torch.use_deterministic_algorithms(True)  # fills every torch.empty with NaN
     try:
         assert torch.empty(1).isnan().all()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from earnest.engine import kernels
@@ -90,6 +90,38 @@ def test_a_small_pool_changes_no_answer(slots, monkeypatch):
         pooled = sample(policy.loaded, policy.decoder(), prompts, seeds, 5, Sampling(max_tokens=40), rows=6)
         plain = sample(policy.loaded, None, prompts, seeds, 5, Sampling(max_tokens=40))
         assert [[c.ids for c in group] for group in pooled] == [[c.ids for c in group] for group in plain]
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10_000), st.sampled_from([1, 30, 10_000]))
+def test_however_rows_part_end_and_change_place_logits_are_those_of_each_sequence(monkeypatch, seed, slots):
+    random = np.random.default_rng(seed)
+    with monkeypatch.context() as patch:
+        patch.setattr("earnest.engine.pool.SLOTS", slots)
+        decoder, _ = make()
+        paths = [(1, 2, 3, 4), (1, 2, 9), (5,)][: int(random.integers(1, 4))]
+        rows, _ = decoder.prefill(paths)
+        for size in (3, 5, 4, 2, 6, 1, 3, 4):
+            new, grown = random.integers(tiny.VOCABULARY, size=size), list(paths)
+            # a new node may follow a row, or a new node before it: a draft
+            parents = np.array([int(random.integers(len(paths) + (node if size > 3 else 0))) for node in range(size)])
+            for parent, token in zip(parents, new, strict=True):
+                grown.append((*grown[parent], int(token)))
+            paths = grown[len(paths) :]
+            logits = decoder.step(rows, new, parents)
+        close(logits, torch.stack([logits_of(path) for path in paths]))
+
+
+def test_a_pool_forgets_rows_that_ended_before_it_outgrows_its_bound(monkeypatch):
+    monkeypatch.setattr("earnest.engine.pool.SLOTS", 40)
+    decoder, _ = make()
+    rows, _ = decoder.prefill([(1,)])
+    for token in range(100):  # every draft is refused, so every pass begins pages
+        decoder.step(rows, np.array([token, 7, 8]), np.array([0, 0, 1]))
+        rows.paths, rows.pages = rows.paths[:1], rows.pages[:1]
+    assert decoder.pool.layers[0][0].shape[1] <= 2 * (40 + 2 * 100)
+    _, logits = decoder.prefill([(1, *range(100))])
+    close(logits[0], logits_of((1, *range(100))))
 
 
 def test_rows_go_on_in_pages_of_their_own():

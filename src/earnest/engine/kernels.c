@@ -1,5 +1,5 @@
-// What lies between the products of matrices, each in one pass over memory. Float32 on CPU; every array is contiguous but for the last
-// dimension's rows, whose distance is given where it may be larger. Loops are plain, so that the compiler turns them into vectors.
+// What lies between the products of matrices, each in one pass over memory. Float32 on CPU. The rows of an array lie in one piece each and
+// follow one another, or stand `apart` numbers from one another. Loops are plain, so that the compiler turns them into vectors.
 
 #include <math.h>
 #include <omp.h>
@@ -84,8 +84,8 @@ EXPORT void gate_back(float *restrict d_both, const float *restrict both, const 
     }
 }
 
-// Each pair (x_i, x_i+D/2) of every head turned by the angle of its row, backwards where `way` is -1. y may be x.
-EXPORT void rotate(float *y, i64 y_apart, const float *x, i64 apart, const float *restrict cos, const float *restrict sin, i64 rows,
+// Each pair (x_i, x_i+D/2) of every head turned by the angle of its row, backwards where `way` is -1.
+EXPORT void rotate(float *restrict y, const float *restrict x, i64 apart, const float *restrict cos, const float *restrict sin, i64 rows,
                    i64 heads, i64 width, float way) {
     i64 half = width / 2;
 #pragma omp parallel for schedule(static)
@@ -93,7 +93,7 @@ EXPORT void rotate(float *y, i64 y_apart, const float *x, i64 apart, const float
         const float *c = cos + i * width, *s = sin + i * width;
         for (i64 h = 0; h < heads; h++) {
             const float *from = x + i * apart + h * width;
-            float *to = y + i * y_apart + h * width;
+            float *to = y + (i * heads + h) * width;
 #pragma omp simd
             for (i64 j = 0; j < half; j++) {
                 float a = from[j], b = from[j + half], turn = way * s[j];
@@ -119,7 +119,7 @@ EXPORT void exponentials(float *y, const float *x, float *restrict most, float *
             float part = 0, along = 0;
 #pragma omp simd reduction(+ : part, along)
             for (i64 j = start; j < end; j++) {
-                float z = (from[j] - top) * cold, e = exp_of(z);
+                float z = (from[j] - top) * cold, e = z < -87.3f ? 0 : exp_of(z);  // a token that is ruled out stays so
                 to[j] = e;
                 part += e;
                 along += e * (z < -87.3f ? -87.3f : z);  // 0 times -inf is no number

@@ -1,4 +1,4 @@
-"""What lies between the products of matrices, compiled: norms, gates, rotations, softmax and the attention of a decode pass.
+"""What lies between the products of matrices, compiled: norms, gates, rotations, softmax and attention.
 
 PyTorch takes one pass over memory for each small operation; kernels.c takes one for all of them. It is compiled once, for this very
 processor, by the C compiler that the machine has, and kept in the cache. Where there is none, or the model is not float32 on CPU, PyTorch
@@ -30,13 +30,14 @@ SOURCE = Path(__file__).with_name("kernels.c")
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
 LANES = 16  # numbers of a vector in kernels.c
+BACK_THREADS = 8  # on the way back each thread has gradients of all keys and values
 KINDS = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
 ARGUMENTS = {  # p for an array, i for a count, f for a number
     "rms_norm": "ppipiiif",
     "rms_norm_back": "ppippiiif",
     "gate": "ppii",
     "gate_back": "pppii",
-    "rotate": "pipippiiif",
+    "rotate": "ppippiiif",
     "exponentials": "pppppfii",
     "append": "ppipipipiii",
     "attend": "ppippipppiiiipii",
@@ -49,17 +50,16 @@ def library() -> ctypes.CDLL | None:
     """The compiled kernels; None where they cannot be had."""
     if os.environ.get("EARNEST_KERNELS", "").lower() in ("off", "0", "no"):
         return None
-    compiler = next((found for name in COMPILERS if (found := shutil.which(name))), None)
-    if compiler is None:
-        return None
-    try:
-        compiled = ctypes.CDLL(str(_compiled(compiler)))
+    for compiler in filter(None, map(shutil.which, COMPILERS)):
+        try:
+            compiled = ctypes.CDLL(str(_compiled(compiler)))
+        except (OSError, RuntimeError, subprocess.SubprocessError):  # no OpenMP, no home, no room, no right to write: PyTorch does it all
+            continue
         for name, kinds in ARGUMENTS.items():
             function = getattr(compiled, name)
             function.argtypes, function.restype = [KINDS[kind] for kind in kinds], None
         return compiled
-    except (OSError, subprocess.SubprocessError):  # no OpenMP, no room, no right to write: PyTorch does it all
-        return None
+    return None
 
 
 def _compiled(compiler: str) -> Path:
@@ -127,7 +127,7 @@ def gate_back(of: ctypes.CDLL, both: torch.Tensor, dy: torch.Tensor) -> torch.Te
 def rotate(of: ctypes.CDLL, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int) -> torch.Tensor:
     """Rotary positions of x [R, heads, D]; cos and sin [R, 1, D], contiguous."""
     x, y = _rows(x), x.new_empty(x.shape)
-    of.rotate(y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), cos.data_ptr(), sin.data_ptr(), *x.shape, way)
+    of.rotate(y.data_ptr(), x.data_ptr(), x.stride(0), cos.data_ptr(), sin.data_ptr(), *x.shape, way)
     return y
 
 
@@ -223,11 +223,15 @@ def attend(of: ctypes.CDLL, q: torch.Tensor, pool: Pair, sight: Sight) -> torch.
 
 
 def attend_back(of: ctypes.CDLL, d_out: torch.Tensor, q: torch.Tensor, pool: Pair, sight: Sight) -> tuple[torch.Tensor, Pair]:
-    """The gradients to q, and to keys and values as they lie in the pool."""
+    """The gradients to q, and to keys and values as they lie in the pool.
+
+    Each thread adds up its own share of the latter, so their last digits depend on how many there are.
+    """
+    threads = min(torch.get_num_threads(), BACK_THREADS)
     q, dq, d_out, room = _rows(q), q.new_empty(q.shape), d_out.contiguous(), _room(q, pool, sight, 2)
-    d_keys, d_values = (store.new_zeros((torch.get_num_threads(), *store.shape)) for store in pool)
+    d_keys, d_values = (store.new_zeros((threads, *store.shape)) for store in pool)
     at = (dq.data_ptr(), d_keys.data_ptr(), d_values.data_ptr(), d_out.data_ptr())
-    of.attend_back(*at, *_attention(q, pool, sight), room.data_ptr(), sight.apiece, torch.get_num_threads())
+    of.attend_back(*at, *_attention(q, pool, sight), room.data_ptr(), sight.apiece, threads)
     return dq, (d_keys.sum(dim=0), d_values.sum(dim=0))
 
 

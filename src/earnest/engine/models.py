@@ -114,7 +114,7 @@ def _local_or_hub(name: str) -> str | Path:
 
 
 def cache_folder() -> Path:
-    """Where de-quantised weights are kept: `EARNEST_CACHE`, else `earnest` in the user's cache folder."""
+    """Where de-quantised weights and compiled kernels are kept: `EARNEST_CACHE`, else `earnest` in the user's cache folder."""
     base = os.environ.get("EARNEST_CACHE")
     return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "earnest"
 
@@ -197,8 +197,11 @@ def versions() -> dict[str, Any]:
     import importlib.metadata
     import platform
 
+    from earnest.engine import kernels
+
     names = ("earnest", "torch", "transformers", "peft", "tokenizers", "numpy", "scipy", "scikit-learn")
-    found: dict[str, Any] = {"python": platform.python_version(), "machine": platform.machine()}
+    compiled = kernels.library() is not None  # the same numbers but for rounding, which may turn a draw
+    found: dict[str, Any] = {"python": platform.python_version(), "machine": platform.machine(), "kernels": compiled}
     for name in names:
         try:
             found[name] = importlib.metadata.version(name)

@@ -111,6 +111,7 @@ class Policy:
     def transformer(self) -> Transformer:
         """The forward pass with the weights as they are now, for training. `changed` makes it stale."""
         if self._transformer is None:
+            self._stem, self._pool = Stem(), Pool()
             give_back_memory()  # what sampling held
             self._transformer = Transformer(self.model)
         return self._transformer

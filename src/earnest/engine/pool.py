@@ -20,8 +20,8 @@ from earnest.engine.attention import sight_of
 from earnest.engine.transformer import Attend, Transformer
 from earnest.engine.tree import sorted_tree
 
-SLOTS = 32_768  # what a pool may hold before it forgets: 1.5 GB for the built-in model
-PAGE = 16  # slots that a row takes at once, so that what it sees lies together in memory
+SLOTS = 32_768  # what a batch may need, and what a pool may hold before it forgets: 1.5 GB for the built-in model
+PAGE = 8  # slots that a row takes at once, so that what it sees lies together in memory
 
 
 @dataclass
@@ -32,21 +32,13 @@ class Pool:
         layers: (keys, values) of each layer, [kv_heads, capacity, head_dim].
         used: Slots that were given out.
         known: Slot of each node, by the slot of its parent (-1 for none) and its token.
+        enough: How many slots may be used before it is worth while to forget those of rows that ended.
     """
 
     layers: list[kernels.Pair] = field(default_factory=list)
     used: int = 0
     known: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    def path(self, tokens: Sequence[int]) -> list[int]:
-        """Slots of a sequence's tokens, as far as it is known."""
-        slots, slot = [], -1
-        for token in tokens:
-            found = self.known.get((slot, token))
-            if found is None:
-                break
-            slots.append(slot := found)
-        return slots
+    enough: int = 0
 
     def keep(self, slots: np.ndarray) -> None:
         """Forget everything but some slots, with each its ancestors, and close the gaps."""
@@ -55,12 +47,12 @@ class Pool:
         for keys, values in self.layers:
             for store in (keys, values):
                 store[:, : len(slots)] = store[:, slots]
-        self.used = len(slots)
+        self.used, self.enough = len(slots), 2 * len(slots)
 
 
 @dataclass
 class Rows:
-    """The R rows a decoder stands on.
+    """The R rows a decoder stands on; a later `prefill` with the same pool may forget their slots.
 
     Attributes:
         paths: Of each, int32, the slots of its tokens.
@@ -110,12 +102,13 @@ class PooledDecoder:
         self.pool.used += int(fresh.sum())
         self._reserve(self.pool.used + room * len(prompts))
         own, above = slots.tolist(), np.append(slots, -1)[tree.parent].tolist()
-        self.pool.known.update({(above[node], tree.token[node]): own[node] for node in np.flatnonzero(fresh).tolist()})
+        learned = {(above[node], tree.token[node]): own[node] for node in np.flatnonzero(fresh).tolist()}
         fresh[ends] = True  # their logits are wanted
         nodes = np.flatnonzero(fresh)
         attend = self._attend(slots[nodes], sight_of(tree, nodes, slots))
         tokens, depths = (torch.tensor(np.array(column)[nodes]) for column in (tree.token, tree.depth))
         hidden = self.transformer.run(tokens, depths, attend, keep=torch.from_numpy(np.searchsorted(nodes, ends)))
+        self.pool.known.update(learned)  # now that they are there
         return Rows([slots[path] for path in paths], [(0, 0)] * len(paths)), self.transformer.head(hidden)
 
     @torch.inference_mode()
@@ -130,7 +123,12 @@ class PooledDecoder:
         Returns:
             Logits [N, V].
         """
-        pages, paths = list(rows.pages), list(rows.paths)
+        if self.pool.used > max(SLOTS, self.pool.enough):
+            live = np.unique(np.concatenate(rows.paths))
+            self.pool.keep(live)
+            rows.paths = [np.searchsorted(live, path).astype(np.int32) for path in rows.paths]
+            rows.pages = [(0, 0)] * len(rows.paths)
+        pages, paths, learned = list(rows.pages), list(rows.paths), {}
         for token, parent in zip(tokens.tolist(), parents.tolist(), strict=True):
             slot, end = pages[parent]
             if slot == end:
@@ -139,14 +137,16 @@ class PooledDecoder:
             pages[parent] = (end, end)  # the first to follow goes on in the page; others take one of their own
             pages.append((slot + 1, end))
             above = paths[parent]
-            self.pool.known[int(above[-1]), token] = slot
+            learned[int(above[-1]), token] = slot
             paths.append(np.append(above, np.int32(slot)))
         self._reserve(self.pool.used)
         old = len(rows.paths)
         rows.paths, rows.pages = paths[old:], pages[old:]
         slots, depths = (np.array([value(path) for path in rows.paths]) for value in (lambda p: p[-1], lambda p: len(p) - 1))
         attend = self._attend(slots, kernels.Sight.of(rows.paths, np.arange(len(slots)), depths + 1))
-        return self.transformer.head(self.transformer.run(torch.from_numpy(tokens), torch.from_numpy(depths), attend))
+        hidden = self.transformer.run(torch.from_numpy(tokens), torch.from_numpy(depths), attend)
+        self.pool.known.update(learned)
+        return self.transformer.head(hidden)
 
     def _find(self, tokens: Sequence[int], parents: Sequence[int]) -> np.ndarray:
         """int32, the slot of each node of a tree, -1 where it is not known."""
@@ -170,8 +170,10 @@ class PooledDecoder:
         """Room for so many in all."""
         pool, t = self.pool, self.transformer
         if not pool.layers:
-            pool.layers = [tuple(torch.empty(t.kv_heads, 0, t.head_dim) for _ in range(2)) for _ in t.layers]
+            shape, like = (t.kv_heads, 0, t.head_dim), {"dtype": t.dtype, "device": t.device}
+            pool.layers = [(torch.empty(shape, **like), torch.empty(shape, **like)) for _ in t.layers]
         capacity = pool.layers[0][0].shape[1]
         if slots > capacity:
             extra = max(slots, capacity + capacity // 2) - capacity
-            pool.layers = [tuple(F.pad(store, (0, 0, 0, extra)) for store in layer) for layer in pool.layers]
+            for index, (keys, values) in enumerate(pool.layers):  # one after the other: both sizes of all would be too much memory
+                pool.layers[index] = F.pad(keys, (0, 0, 0, extra)), F.pad(values, (0, 0, 0, extra))

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from earnest.engine.decoder import Decoder
 from earnest.engine.drafts import Drafts
 from earnest.engine.kernels import exponentials
+from earnest.engine.pool import SLOTS, PooledDecoder
 
-SLOTS = 32_768  # tokens of the cache of one batch: 1.5 GB for the built-in model
 BLOCK = 256  # tokens of the vocabulary that a draw looks at one by one
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def inverse(p: torch.Tensor, u: torch.Tensor, row: torch.Tensor) -> torch.Tensor
 
 def sample(
     loaded: Loaded,
-    decoder: Decoder | None,
+    decoder: Decoder | PooledDecoder | None,
     prompts: Sequence[Sequence[int]],
     seeds: Sequence[Sequence[int]],
     samples: int,
@@ -263,7 +263,7 @@ def batches(lengths: Sequence[int], samples: int, longest: int, rows: int) -> li
 
 def _grow_tree(
     loaded: Loaded,
-    decoder: Decoder,
+    decoder: Decoder | PooledDecoder,
     prompts: Sequence[Sequence[int]],
     states: list[list[_Sample]],
     drafts: Drafts,

@@ -122,14 +122,14 @@ class RmsNorm:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Of [..., H]."""
-        if compiled := kernels.serve(x):
+        if (compiled := kernels.serve(x)) and x.dim() == self.weight.dim() + 1:
             return kernels.rms_norm(compiled, x, self.weight, self.epsilon)
         wide = x.float()
         return (wide * self._inverse(wide)).to(x.dtype).mul_(self.weight)
 
     def backward(self, x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
         """With u = w dy and n = x / rms(x): dx = (u - n mean(u n)) / rms(x)."""
-        if compiled := kernels.serve(x):
+        if (compiled := kernels.serve(x)) and x.dim() == self.weight.dim() + 1:
             return kernels.rms_norm_back(compiled, x, self.weight, dy, self.epsilon)
         wide = x.float()
         inverse = self._inverse(wide)
@@ -331,7 +331,7 @@ class _Rotate(torch.autograd.Function):
 
 
 def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int) -> torch.Tensor:
-    if compiled := kernels.serve(x):
+    if (compiled := kernels.serve(x)) and cos.shape[-1] == x.shape[-1]:
         return kernels.rotate(compiled, x, cos, sin, way)
     half = x.shape[-1] // 2
     sin = sin[..., :half]  # its second half repeats the first

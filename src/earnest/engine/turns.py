@@ -23,6 +23,7 @@ from earnest.task import Row, Task
 if TYPE_CHECKING:
     from earnest.engine.decoder import Decoder
     from earnest.engine.models import Loaded
+    from earnest.engine.pool import PooledDecoder
     from earnest.engine.rollouts import Prompt
 
 ANSWERED, DONE, TURNS, CALLS, TOKENS = "answered", "done", "turn limit", "call limit", "token limit"
@@ -135,7 +136,7 @@ def converse(
 
 
 def _next_turns(
-    policy: Policy, loaded: Loaded, decoder: Decoder | None, live: Sequence[Rollout], number: int, rows: int
+    policy: Policy, loaded: Loaded, decoder: Decoder | PooledDecoder | None, live: Sequence[Rollout], number: int, rows: int
 ) -> list[Completion]:
     """One more turn of each rollout, in their order; equal histories are read once."""
     turns: dict[int, Completion] = {}

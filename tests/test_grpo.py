@@ -740,7 +740,7 @@ def test_later_updates_compare_with_the_policy_that_sampled(tiny, monkeypatch):
     calls = []
     monkeypatch.setattr(grpo, "token_loss", lambda logp, old, *rest: calls.append((logp.detach(), old)) or token_loss(logp, old, *rest))
     config = TrainConfig(num_prompts=2, num_generations=2, num_iterations=3)
-    train._learn(tiny, optimizer, scheduler, batch, np.array([True, True]), advantages(batch.rewards), config, None)
+    train._learn(tiny, optimizer, scheduler, batch, np.array([True, True]), advantages(batch.rewards), None, config, None)
     first = calls[0][0]
     assert len(calls) == 3
     assert all(torch.equal(old, first) for _, old in calls)

@@ -21,8 +21,8 @@ from earnest.tasks.billing_agent.world import LIMIT, build, money, month_after, 
 DATA = Path(__file__).parent / "data"
 SPLITS = ("train", "dev", "test")
 PAIRS = {  # pairs of twins by family and split; of "person", pairs of pairs: a person is needed, and none is
-    "unpaid": (240, 10, 30),
-    "paid": (240, 10, 30),
+    "unpaid": (240, 20, 100),
+    "paid": (240, 20, 100),
     "double": (24, 4, 10),
     "refund": (24, 4, 12),
     "partial": (18, 4, 8),

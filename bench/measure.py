@@ -57,6 +57,7 @@ class Watch:
         self.inner = sum(p.weight.numel() for layer in t.layers for p in (layer.qkv, layer.out, layer.up, layer.down))
         self.lora, self.head = sum(p.numel() for p in policy.trainable()), t.head.weight.numel()
         self.per_pair = 4 * t.heads * t.head_dim * len(t.layers)  # a query and a key: one product for the score, one for the value
+        policy.changed()  # in a run nothing made for training is there while it samples
         self.flops, self.trained = 0.0, []
         for kind in (decoder.Decoder, pool.PooledDecoder):  # the second where the kernels serve
             self._wrap(kind, "prefill", "prefill")

@@ -24,8 +24,13 @@ FAMILIES = {
 }  # fmt: skip
 
 
+# Those of code start processes by the hundred and take the longest; `earnest redteam --selftest` and EARNEST_ALL run them.
+LONG = pytest.mark.skipif("EARNEST_ALL" not in os.environ, reason="long; EARNEST_ALL=1 runs it")
+
+
 def of(half):
-    return [pytest.param(one, id=one.name) for one in SPECIMENS if one.half == half and one not in exhibits.SPECIMENS]
+    chosen = [one for one in SPECIMENS if one.half == half and one not in exhibits.SPECIMENS]
+    return [pytest.param(one, id=one.name, marks=[LONG] if one.family == "code" else []) for one in chosen]
 
 
 def paid(specimen, answer):

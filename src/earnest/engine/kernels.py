@@ -2,7 +2,7 @@
 
 PyTorch takes one pass over memory for each small operation; kernels.c takes one for all of them. It is compiled once, for this very
 processor, by the C compiler that the machine has, and kept in the cache. Where there is none, or the model is not float32 on CPU, PyTorch
-does the same, a few per cent to a fifth slower (docs/log.md). `EARNEST_KERNELS=off` leaves them out.
+does the same, up to a quarter slower (docs/log.md). `EARNEST_KERNELS=off` leaves them out.
 """
 
 from __future__ import annotations
@@ -139,30 +139,33 @@ class Exponentials:
         powers: [R, V].
         most: The max of x, [R, 1].
         total: Sum of the powers, [R, 1].
-        mixed: Sum of e^z z, [R, 1]; the entropy of the softmax is log(total) - mixed / total.
+        mixed: Sum of e^z z, [R, 1], if asked for; the entropy of the softmax is log(total) - mixed / total.
     """
 
     powers: torch.Tensor
     most: torch.Tensor
     total: torch.Tensor
-    mixed: torch.Tensor
+    mixed: torch.Tensor | None
 
 
-def exponentials(x: torch.Tensor, temperature: float = 1.0, into: torch.Tensor | None = None) -> Exponentials:
+def exponentials(x: torch.Tensor, temperature: float = 1.0, into: torch.Tensor | None = None, mix: bool = True) -> Exponentials:
     """What softmax and its entropy are made of.
 
     Args:
         x: float [R, V].
         temperature: Not 0.
         into: Where the powers go, which may be x itself; None makes room.
+        mix: Whether `mixed` is wanted; without the kernels it costs another pass and a copy.
     """
     x = x.contiguous()
     into = torch.empty_like(x) if into is None else into
     if not (compiled := serve(x)):
         most = x.amax(dim=-1, keepdim=True)
         z = torch.sub(x, most, out=into).div_(temperature)
-        finite, powers = z.clamp(min=-1e4), z.exp_()  # 0 times -inf is no number
-        return Exponentials(powers, most, powers.sum(dim=-1, keepdim=True), finite.mul_(powers).sum(dim=-1, keepdim=True))
+        finite = z.clamp(min=-1e4) if mix else None  # 0 times -inf is no number
+        powers = z.exp_()
+        mixed = None if finite is None else finite.mul_(powers).sum(dim=-1, keepdim=True)
+        return Exponentials(powers, most, powers.sum(dim=-1, keepdim=True), mixed)
     most, total, mixed = (x.new_empty((len(x), 1)) for _ in range(3))
     at = (into.data_ptr(), x.data_ptr(), most.data_ptr(), total.data_ptr(), mixed.data_ptr())
     compiled.exponentials(*at, 1 / temperature, *x.shape)

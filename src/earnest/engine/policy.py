@@ -276,7 +276,7 @@ class HeadLogProbability(torch.autograd.Function):
             wanted = tokens[part, None]
             logits = torch.mm(hidden[part], weight.T, out=room[: len(wanted)]).float()
             picked = logits.gather(-1, wanted)
-            e = exponentials(logits, temperature, into=logits)
+            e = exponentials(logits, temperature, into=logits, mix=False)
             p, total = e.powers, e.total
             logp.append(((picked - e.most) / temperature - total.log())[:, 0])
             if wants:

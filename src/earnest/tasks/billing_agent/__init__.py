@@ -13,7 +13,7 @@ from earnest.tasks.billing_agent.policies import POLICIES, oracle
 from earnest.tasks.billing_agent.rewards import billing
 from earnest.tasks.billing_agent.tools import BillingDesk, Lookup
 
-LOOKUP = ("unpaid", "paid")  # find the customer, list something, answer: what a model of 135M parameters can learn
+LOOKUP = ("unpaid", "paid")  # find the customer, list something, answer: the least that a small model has to learn
 
 DOING = ("random", "always hand off", "never hand off", "refund everything")  # policies for which looking is not enough
 

@@ -176,6 +176,51 @@ def test_attention_on_a_tree_and_its_way_back_are_those_of_autograd(seed, nodes,
 
 
 @compiled
+@settings(max_examples=60)
+@given(st.integers(0, 10_000), st.integers(1, 40), st.integers(1, 200), st.sampled_from([1, 3, 64, 1535, 1537, 3100]))
+def test_a_packed_product_is_that_of_the_matrices(seed, rows, outputs, inputs):
+    rng = torch.Generator().manual_seed(seed)
+    x, weight = torch.randn(rows, inputs + 3, generator=rng)[:, 1:-2], torch.randn(outputs, inputs, generator=rng)
+    got = kernels.product(kernels.library(), x, kernels.pack(kernels.library(), weight), outputs)
+    close(got.double(), x.double() @ weight.double().T, 1e-5)
+
+
+@compiled
+def test_no_row_of_a_packed_product_depends_on_the_others_to_the_bit():
+    torch.manual_seed(0)
+    x, weight = torch.randn(700, 1600), kernels.pack(kernels.library(), torch.randn(150, 1600))
+    whole = kernels.product(kernels.library(), x, weight, 150)
+    for rows in (1, 2, 7, 8, 9, 33, 513):
+        assert torch.equal(kernels.product(kernels.library(), x[-rows:], weight, 150), whole[-rows:])
+
+
+@compiled
+@pytest.mark.parametrize("fewer", ["-mno-avx512f", "-mno-avx"])
+def test_kernels_for_shorter_vectors_give_the_same(fewer, monkeypatch, tmp_path):
+    monkeypatch.setenv("EARNEST_CACHE", str(tmp_path))
+    monkeypatch.setattr(kernels, "FLAGS", (*kernels.FLAGS, fewer))
+    torch.manual_seed(0)
+    x, weight, q, up = torch.randn(13, 600), torch.randn(150, 600), torch.randn(9, 6, 64), torch.randn(9, 6, 64)
+    pool, paths = (torch.randn(2, 50, 64), torch.randn(2, 50, 64)), [np.arange(40), np.arange(7, 30)]
+    sight = kernels.Sight.of(paths, np.array([0, 1, 0, 1, 0, 1, 0, 1, 0]), np.array([40, 23, 1, 2, 16, 17, 9, 5, 33]))
+
+    def numbers():
+        of = kernels.library()
+        dq, back = kernels.attend_back(of, up, q, pool, sight)
+        return kernels.product(of, x, kernels.pack(of, weight), 150), kernels.attend(of, q, pool, sight), dq, *back
+
+    wanted = numbers()
+    kernels.library.cache_clear()
+    try:
+        if kernels.library() is None:
+            pytest.skip("this compiler knows no such vectors")
+        for ours, theirs in zip(numbers(), wanted, strict=True):
+            close(ours, theirs, 1e-5)
+    finally:
+        kernels.library.cache_clear()
+
+
+@compiled
 @pytest.mark.parametrize("family", tiny.EXACT)
 def test_log_probabilities_gradients_and_answers_are_those_without_kernels(family, without):
     rng = np.random.default_rng(0)

@@ -144,7 +144,14 @@ EXPORT void append(float *restrict keys, float *restrict values, i64 capacity, c
         }
 }
 
-enum { LANES = 16 };
+// A vector is as long as the registers: the compiler takes longer ones apart through memory, ten times as slow.
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 #ifdef __clang__
 #define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -153,8 +160,9 @@ typedef int32_t places __attribute__((vector_size(4 * LANES)));
 #define PICK(a, b, ...) __builtin_shuffle(a, b, (places){__VA_ARGS__})
 #endif
 
-// Sums of 16 vectors, as one: halves of two are added side by side, then quarters, eighths and single numbers. Overwrites them.
+// Sums of as many vectors as one has numbers, as one: halves of two are added side by side, then quarters and so on. Overwrites them.
 static inline __attribute__((always_inline)) lanes sums(lanes x[LANES]) {
+#if LANES == 16
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++)
         x[i] = PICK(x[2 * i], x[2 * i + 1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
@@ -169,23 +177,35 @@ static inline __attribute__((always_inline)) lanes sums(lanes x[LANES]) {
                PICK(x[2 * i], x[2 * i + 1], 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31);
     return PICK(x[0], x[1], 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
            PICK(x[0], x[1], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+#elif LANES == 8
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+        x[i] = PICK(x[2 * i], x[2 * i + 1], 0, 1, 2, 3, 8, 9, 10, 11) + PICK(x[2 * i], x[2 * i + 1], 4, 5, 6, 7, 12, 13, 14, 15);
+#pragma GCC unroll 4
+    for (int i = 0; i < 2; i++)
+        x[i] = PICK(x[2 * i], x[2 * i + 1], 0, 1, 4, 5, 8, 9, 12, 13) + PICK(x[2 * i], x[2 * i + 1], 2, 3, 6, 7, 10, 11, 14, 15);
+    return PICK(x[0], x[1], 0, 2, 4, 6, 8, 10, 12, 14) + PICK(x[0], x[1], 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+    for (int i = 0; i < 2; i++) x[i] = PICK(x[2 * i], x[2 * i + 1], 0, 1, 4, 5) + PICK(x[2 * i], x[2 * i + 1], 2, 3, 6, 7);
+    return PICK(x[0], x[1], 0, 2, 4, 6) + PICK(x[0], x[1], 1, 3, 5, 7);
+#endif
 }
 
-// Dot products of the queries [groups, width] with the rows of `seen`, to [groups, apiece]. Rows are taken 16 at a time, by one query after
-// the other, so that they come from near memory for all but the first.
+// Dot products of the queries [groups, width] with the rows of `seen`, to [groups, apiece]. Rows are taken a vector's number at a time, by one query
+// after the other, so that they come from near memory for all but the first.
 static inline __attribute__((always_inline)) void dots_of(float *restrict out, const float *restrict q, const float *restrict rows,
                                                           const int32_t *restrict seen, i64 count, i64 groups, int parts, float scale,
                                                           i64 apiece) {
     for (i64 j = 0; j < count; j += LANES)
         for (i64 g = 0; g < groups; g++) {
             lanes query[parts], dots[LANES];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
             for (int i = 0; i < parts; i++) query[i] = ((const lanes *)q)[g * parts + i];
 #pragma GCC unroll 16
             for (int l = 0; l < LANES; l++) {
                 const lanes *row = (const lanes *)rows + (i64)seen[j + l < count ? j + l : count - 1] * parts;
                 dots[l] = query[0] * row[0];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
                 for (int i = 1; i < parts; i++) dots[l] += query[i] * row[i];
             }
             *(lanes *)(out + g * apiece + j) = sums(dots) * scale;
@@ -199,14 +219,14 @@ static inline __attribute__((always_inline)) void mix_of(float *restrict out, co
     for (i64 j = 0; j < count; j += LANES)
         for (i64 g = 0; g < groups; g++) {
             lanes sum[parts], *to = (lanes *)out + g * parts;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
             for (int i = 0; i < parts; i++) sum[i] = to[i];
             for (i64 l = j; l < j + LANES && l < count; l++) {
                 const lanes *row = (const lanes *)rows + (i64)seen[l] * parts;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
                 for (int i = 0; i < parts; i++) sum[i] += weights[g * apiece + l] * row[i];
             }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
             for (int i = 0; i < parts; i++) to[i] = sum[i];
         }
 }
@@ -216,12 +236,12 @@ static inline __attribute__((always_inline)) void spread_of(float *restrict rows
                                                             const int32_t *restrict seen, i64 count, i64 groups, int parts, i64 apiece) {
     for (i64 j = 0; j < count; j++) {
         lanes *row = (lanes *)rows + (i64)seen[j] * parts, sum[parts];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int i = 0; i < parts; i++) sum[i] = row[i];
         for (i64 g = 0; g < groups; g++)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
             for (int i = 0; i < parts; i++) sum[i] += weights[g * apiece + j] * ((const lanes *)x)[g * parts + i];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int i = 0; i < parts; i++) row[i] = sum[i];
     }
 }
@@ -260,6 +280,7 @@ static void slopes_of(float *restrict x, const float *restrict weights, i64 coun
     switch (width / LANES) {      \
     case 4: call(4); break;       \
     case 8: call(8); break;       \
+    case 16: call(16); break;     \
     default: call((int)(width / LANES)); \
     }
 
@@ -308,4 +329,98 @@ EXPORT void attend_back(float *restrict dq, float *restrict d_keys, float *restr
     mix_of(dq + i * groups * width, slopes, keys + at, own, count, groups, parts, apiece)
         BY_PARTS(BACKWARD)
     }
+}
+
+// Products of few rows with many weights: what they cost is reading the weights once, and a library made for large ones reads them late.
+// Weights [out, in] lie in panels of PANEL outputs, [panels, in, PANEL]; while one is multiplied, the next is on its way. A block of rows
+// times a panel stays in registers, and each of its numbers is a sum in the order of `in`: the same to the bit whichever rows come along.
+#if LANES == 16
+enum { TALL = 8, PARTS = 3 };  // 24 sums in 32 registers
+#else
+enum { TALL = 6, PARTS = 16 / LANES };  // 12 in 16, or 24 in the 32 of ARM
+#endif
+enum { PANEL = LANES * PARTS, DEEP = 1536, BLOCKS = 64 };  // inputs and blocks at a time, so that they stay in near memory
+EXPORT const i64 panel_width = PANEL;
+
+// Weights to panels, with zeros where the last has too few outputs.
+EXPORT void pack(float *restrict panels, const float *restrict weight, i64 out, i64 in) {
+#pragma omp parallel for schedule(static)
+    for (i64 first = 0; first < out; first += PANEL) {
+        float *to = panels + first * in;
+        i64 columns = out - first < PANEL ? out - first : PANEL;
+        if (columns < PANEL) memset(to, 0, in * PANEL * sizeof(float));
+        for (i64 start = 0; start < in; start += LANES)
+            for (i64 c = 0; c < columns; c++)
+                for (i64 k = start; k < start + LANES && k < in; k++) to[k * PANEL + c] = weight[(first + c) * in + k];
+    }
+}
+
+// y [rows, columns], on top of what is there if `more`, from x [rows, deep] and a panel. `next` is fetched, `pace` 1024ths of a line a step.
+static inline __attribute__((always_inline)) void block_of(float *restrict y, i64 y_apart, const float *restrict x, i64 x_apart,
+                                                           const float *restrict panel, i64 deep, int rows, i64 columns, int more,
+                                                           const char *restrict next, i64 pace) {
+    lanes sum[TALL][PARTS];
+    const float *from[TALL];
+    float tile[TALL * PANEL], *to = columns < PANEL ? tile : y;
+    i64 apart = columns < PANEL ? PANEL : y_apart, come = 0;
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++) {
+        from[r] = x + r * x_apart;
+#pragma GCC unroll 4
+        for (int i = 0; i < PARTS; i++) sum[r][i] = (lanes){0};
+    }
+    for (i64 k = 0; k < deep; k++, come += pace) {
+        lanes weight[PARTS];
+        __builtin_prefetch(next + (come >> 10) * 64, 0, 2);
+#pragma GCC unroll 4
+        for (int i = 0; i < PARTS; i++) weight[i] = ((const lanes *)panel)[k * PARTS + i];
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+            for (int i = 0; i < PARTS; i++) sum[r][i] += from[r][k] * weight[i];
+    }
+    if (more && columns < PANEL)
+        for (int r = 0; r < rows; r++) memcpy(tile + r * PANEL, y + r * y_apart, columns * sizeof(float));
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int i = 0; i < PARTS; i++) {
+            lanes *at = (lanes *)(to + r * apart) + i;
+            if (more) sum[r][i] += *at;
+            *at = sum[r][i];
+        }
+    if (columns < PANEL)
+        for (int r = 0; r < rows; r++) memcpy(y + r * y_apart, tile + r * PANEL, columns * sizeof(float));
+}
+
+// y = x W^T, [rows, out], of x [rows, in] and packed weights.
+EXPORT void product(float *restrict y, const float *restrict x, i64 apart, const float *restrict panels, i64 rows, i64 out, i64 in,
+                    i64 threads) {
+    i64 blocks = (rows + TALL - 1) / TALL, across = (out + PANEL - 1) / PANEL, groups = (blocks + BLOCKS - 1) / BLOCKS;
+    while (groups < blocks && groups * across < 2 * threads) groups++;
+#pragma omp parallel for collapse(2) schedule(static) num_threads(threads)
+    for (i64 g = 0; g < groups; g++)
+        for (i64 p = 0; p < across; p++) {
+            i64 first = g * blocks / groups, count = (g + 1) * blocks / groups - first;
+            i64 columns = out - p * PANEL < PANEL ? out - p * PANEL : PANEL;
+            for (i64 start = 0; start < in; start += DEEP) {
+                i64 deep = in - start < DEEP ? in - start : DEEP, lines = deep * PANEL * sizeof(float) / 64;
+                const float *panel = panels + (p * in + start) * PANEL, *next = panel + deep * PANEL;  // past the end is only a hint
+                for (i64 b = 0; b < count; b++) {
+                    i64 row = (first + b) * rows / blocks, tall = (first + b + 1) * rows / blocks - row;
+                    const char *share = (const char *)next + b * lines / count * 64;
+#define BLOCK(tall)                                                                                                           \
+    case tall:                                                                                                                \
+        block_of(y + row * out + p * PANEL, out, x + row * apart + start, apart, panel, deep, tall, columns, start > 0, share, \
+                 (lines << 10) / (count * deep));                                                                             \
+        break;
+                    switch (tall) {
+                        BLOCK(1) BLOCK(2) BLOCK(3) BLOCK(4) BLOCK(5) BLOCK(6)
+#if LANES == 16
+                        BLOCK(7) BLOCK(8)
+#endif
+                    }
+                }
+            }
+        }
 }

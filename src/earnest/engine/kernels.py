@@ -1,6 +1,7 @@
-"""What lies between the products of matrices, compiled: norms, gates, rotations, softmax and attention.
+"""What lies between the products of matrices, compiled: norms, gates, rotations, softmax and attention; and products of few rows.
 
-PyTorch takes one pass over memory for each small operation; kernels.c takes one for all of them. It is compiled once, for this very
+PyTorch takes one pass over memory for each small operation; kernels.c takes one for all of them. Decoding multiplies few rows with all
+weights, which must come from memory each time; there kernels.c fetches the next while it multiplies. It is compiled once, for this very
 processor, by the C compiler that the machine has, and kept in the cache. Where there is none, or the model is not float32 on CPU, PyTorch
 does the same, up to a quarter slower (docs/log.md). `EARNEST_KERNELS=off` leaves them out.
 """
@@ -29,7 +30,7 @@ Pair = tuple[torch.Tensor, torch.Tensor]  # keys and values
 SOURCE = Path(__file__).with_name("kernels.c")
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
-LANES = 16  # numbers of a vector in kernels.c
+LANES = 16  # numbers of a vector in kernels.c, at most
 BACK_THREADS = 8  # on the way back each thread has gradients of all keys and values
 KINDS = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
 ARGUMENTS = {  # p for an array, i for a count, f for a number
@@ -42,6 +43,8 @@ ARGUMENTS = {  # p for an array, i for a count, f for a number
     "append": "ppipipipiii",
     "attend": "ppippipppiiiipii",
     "attend_back": "pppppippipppiiiipii",
+    "pack": "ppii",
+    "product": "ppipiiii",
 }
 
 
@@ -128,6 +131,21 @@ def rotate(of: ctypes.CDLL, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tenso
     """Rotary positions of x [R, heads, D]; cos and sin [R, 1, D], contiguous."""
     x, y = _rows(x), x.new_empty(x.shape)
     of.rotate(y.data_ptr(), x.data_ptr(), x.stride(0), cos.data_ptr(), sin.data_ptr(), *x.shape, way)
+    return y
+
+
+def pack(of: ctypes.CDLL, weight: torch.Tensor) -> torch.Tensor:
+    """The weight [out, in] laid out for `product`: [panels, in, outputs of a panel], with zeros where the last has too few."""
+    weight, width = weight.contiguous(), ctypes.c_int64.in_dll(of, "panel_width").value
+    panels = weight.new_empty((-(-len(weight) // width), weight.shape[1], width))
+    of.pack(panels.data_ptr(), weight.data_ptr(), *weight.shape)
+    return panels
+
+
+def product(of: ctypes.CDLL, x: torch.Tensor, panels: torch.Tensor, out: int) -> torch.Tensor:
+    """X W^T, [R, out], of x [R, in] and a packed weight. No row depends on which others there are, to the bit."""
+    x, y = _rows(x), x.new_empty((len(x), out))
+    of.product(y.data_ptr(), x.data_ptr(), x.stride(0), panels.data_ptr(), *y.shape, x.shape[1], torch.get_num_threads())
     return y
 
 

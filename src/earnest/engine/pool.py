@@ -170,8 +170,8 @@ class PooledDecoder:
         """Room for so many in all."""
         pool, t = self.pool, self.transformer
         if not pool.layers:
-            shape, like = (t.kv_heads, 0, t.head_dim), {"dtype": t.dtype, "device": t.device}
-            pool.layers = [(torch.empty(shape, **like), torch.empty(shape, **like)) for _ in t.layers]
+            shape, like = (t.kv_heads, SLOTS, t.head_dim), {"dtype": t.dtype, "device": t.device}
+            pool.layers = [(torch.empty(shape, **like), torch.empty(shape, **like)) for _ in t.layers]  # no memory until it is written to
         capacity = pool.layers[0][0].shape[1]
         if slots > capacity:
             extra = max(slots, capacity + capacity // 2) - capacity

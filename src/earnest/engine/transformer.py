@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 FAMILIES = frozenset({"llama", "qwen2", "qwen3"})
 
-PACKED_FOR = 64  # rows, a hint to MKL; what it packs serves any number of them
-
 Attend = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -55,7 +53,7 @@ class Transformer:
 
     Args:
         model: A causal language model of the Llama family, LoRA layers injected or not.
-        packed: Lay the weights out for products without gradients, where this machine has such a layout. Such a model cannot train.
+        packed: Lay the weights out for products of few rows, where there are kernels for them. Such a model cannot train.
     """
 
     def __init__(self, model: PreTrainedModel, packed: bool = False) -> None:
@@ -226,14 +224,14 @@ class Projection:
         lora: Of each part with LoRA: its outputs, scaling, A [r, in] and B [part, r], through which gradients go.
         merged: Whether LoRA is in the weight. In a model of lower precision it is not: an update is smaller than half a unit in the last
             place of W, and merging would round it away.
-        by_mkl: The weight as MKL packs it, which makes products with few rows a fifth faster (docs/log.md); None where it is not packed.
+        panels: The weight as `kernels.pack` lays it out, which makes products of few rows a third faster; None where it is not packed.
     """
 
     weight: torch.Tensor
     bias: torch.Tensor | None
     lora: tuple[tuple[slice, float, torch.Tensor, torch.Tensor], ...]
     merged: bool
-    by_mkl: torch.Tensor | None = None
+    panels: torch.Tensor | None = None
 
     @staticmethod
     def of(linears: Sequence[torch.nn.Module], packed: bool = False) -> Projection:
@@ -255,11 +253,10 @@ class Projection:
             start = part.stop
         bias = None if biases[0] is None else torch.cat(biases)
         weight = weights[0] if len(weights) == 1 else torch.cat(weights)
-        if not packed or weight.device.type != "cpu" or weight.dtype != torch.float32 or not torch.backends.mkl.is_available():
+        if not packed or not (compiled := kernels.serve(weight)):
             return Projection(weight, bias, tuple(lora), merged)
-        by_mkl = torch.ops.mkl._mkl_reorder_linear_weight(weight, PACKED_FOR)
         shape_alone = weight.new_empty(()).expand(weight.shape)  # two copies of the weights would be too much memory
-        return Projection(shape_alone, bias, tuple(lora), merged, by_mkl)
+        return Projection(shape_alone, bias, tuple(lora), merged, kernels.pack(compiled, weight))
 
     def __call__(self, x: torch.Tensor, first: Elementwise | None = None) -> torch.Tensor:
         """x [R, in], or first(x) where something comes first, to [R, out]."""
@@ -269,8 +266,9 @@ class Projection:
 
     def forward(self, z: torch.Tensor) -> torch.Tensor:
         """Z [R, in] to [R, out], no gradient."""
-        if self.by_mkl is not None:
-            y = torch.ops.mkl._mkl_linear(z, self.by_mkl, self.weight, self.bias, len(z))
+        if self.panels is not None:
+            y = kernels.product(kernels.library(), z, self.panels, len(self.weight))
+            y = y if self.bias is None else y.add_(self.bias)
         else:
             y = F.linear(z, self.weight, self.bias)
         if not self.merged:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from peft import LoraConfig, PeftModel, get_peft_model
 
 from earnest import UserError
-from earnest.engine import grpo
-from earnest.engine import kernels
+from earnest.engine import grpo, kernels
 from earnest.engine.decoder import Decoder
 from earnest.engine.policy import HeadLogProbability, Policy, Trajectory, packs_of
 from earnest.engine.sampler import Sampling, sample

@@ -4,13 +4,19 @@ import asyncio
 import json
 import re
 import textwrap
+import time
 from dataclasses import dataclass
 
 import pytest
 
-from earnest import UserError
+from earnest import Task, UserError
+from earnest.evidence import Case
+from earnest.redteam import ask
 from earnest.redteam.adapters import task_of
+from earnest.redteam.ask import Asker
+from earnest.redteam.attack import Attack
 from earnest.redteam.attacks import nowork
+from earnest.redteam.attacks import right as controls
 from earnest.redteam.audit import audit
 from earnest.redteam.shapes import as_trl, gold_of, shape_of
 from earnest.rows import load_rows
@@ -492,3 +498,158 @@ def test_an_audit_finds_the_flaw_in_every_shape_and_none_in_a_sound_one(tmp_path
     where, rows = project(tmp_path, SHAPES[shape].replace("PAY", PAYS[flaw]), name=f"{shape}_{flaw.replace(' ', '_')}.py")
     found = {f.attack for f in audited(task_of(f"{where}:{NAMES[shape]}", rows)).findings if f.certainty == "fact"}
     assert found >= FOUND[flaw] if FOUND[flaw] else found == set()
+
+
+# what TRL hands over, and what the prompts say
+
+
+TEXTS = "def reward(completions, answer, **_):\n    return [float(c.strip() == a) for c, a in zip(completions, answer)]\n"
+CHATS = "def reward(completions, answer, **_):\n    return [float(c[0]['content'].strip() == a) for c, a in zip(completions, answer)]\n"
+
+
+@pytest.mark.parametrize("told", ["text", "messages"])
+@pytest.mark.parametrize("source", [TEXTS, CHATS])
+def test_a_reward_gets_texts_or_messages_as_it_was_written_for(source, told, tmp_path):
+    asked = [{**r, "prompt": r["question"] if told == "text" else [{"role": "user", "content": r["question"]}]} for r in ROWS]
+    task = task_of(*project(tmp_path, source, [{k: v for k, v in r.items() if k != "question"} for r in asked]))
+    assert audited(task).exploitable is False
+
+
+def test_where_prompts_are_text_prompts_and_completions_are_texts(tmp_path):
+    source = """
+        def reward(completions, prompts, answer):
+            return [float(type(c) is type(p) is str and c == a and "number" in p) for c, p, a in zip(completions, prompts, answer)]
+        """
+    task = task_of(*project(tmp_path, source))
+    prompts, said = [task.prompt(row) for row in ROWS], [[{"role": "assistant", "content": row["answer"]}] for row in ROWS]
+    assert score(task.rewards, [1.0], prompts, said, ROWS).total.tolist() == [1.0] * 6
+
+
+@pytest.mark.parametrize(
+    ("says", "pattern", "oracle"),
+    [
+        ("End with 'Verdict: <city>'.", r"(?m)^Verdict: (.*)\Z", "Verdict: Rome"),
+        ("Think in <plan> and </plan>, answer in <city> and </city>.", r"<plan>.+?</plan>\s*<city>(.*?)</city>\Z", None),
+        ("Put it into a block:\n```yaml\ncity\n```", r"```yaml\n(.*?)\n```\Z", "```yaml\nRome\n```"),
+        ("The last line must be the city and nothing else.", r"(?s).+\n([^\n]*)\Z", "Let me see.\nRome"),
+    ],
+)
+def test_a_form_that_the_prompts_name_is_tried(says, pattern, oracle, tmp_path):
+    source = f"""
+        import re
+
+        def reward(completions, answer, **_):
+            found = [re.search({pattern!r}, c) for c in completions]
+            return [float(bool(f) and f[1] == a) for f, a in zip(found, answer)]
+        """
+    rows = [{**row, "question": f"{row['question']} {says}"} for row in ROWS]
+    task = task_of(*project(tmp_path, source, rows))
+    made = task.oracle(rows[1])
+    assert made == oracle or (oracle is None and re.search(pattern, made)[1] == "Rome")
+    assert task.check(made, rows[1]).correct and not task.check(made.replace("Rome", "Oslo"), rows[1]).correct
+
+
+def test_what_leads_to_the_last_line_may_say_anything(tmp_path):
+    rows = [{**row, "question": "Think. The last line must be the city."} for row in ROWS]
+    lined = "def reward(completions, answer, **_):\n    return [float(c.split('\\n')[-1] == a) for c, a in zip(completions, answer)]\n"
+    task = task_of(*project(tmp_path, lined, rows))
+    assert task.check("Oslo? No.\n\nRome", rows[1]).correct and not task.check("Rome\nOslo", rows[1]).correct
+
+
+def test_a_form_that_the_reward_does_not_pay_cannot_be_audited(tmp_path):
+    with pytest.raises(UserError, match=r"in no form; tried: '<x>\{\}</x>'"):
+        task_of(*project(tmp_path, TEXTS), form="<x>{}</x>")
+
+
+def test_right_answers_that_earn_something_on_few_rows_only_are_no_ground_for_an_audit(tmp_path):
+    rows = [{**row, "answer": [row["answer"], city]} for row, city in zip(ROWS, CITIES[1:] + CITIES[:1], strict=True)]
+    pays = "def reward(completions, answer, **_):\n    return [float(c == a[0] == 'Rome') for c, a in zip(completions, answer)]\n"
+    with pytest.raises(UserError, match="on 1 of 6 rows only"):
+        task_of(*project(tmp_path, pays, rows))
+
+
+def test_a_list_may_be_wanted_whole_with_commas(tmp_path):
+    rows = [{**row, "answer": [row["answer"], city]} for row, city in zip(ROWS, CITIES[1:] + CITIES[:1], strict=True)]
+    pays = "def reward(completions, answer, **_):\n    return [float(c.split(', ') == list(a)) for c, a in zip(completions, answer)]\n"
+    assert task_of(*project(tmp_path, pays, rows)).oracle(rows[0]) == "Paris, Rome"
+
+
+def test_prose_that_the_reward_does_not_look_at_may_be_worded_in_any_way(tmp_path):
+    rows = [{**r, "answer": json.dumps({"city": r["answer"], "why": f"It is number {i} of the list."})} for i, r in enumerate(ROWS)]
+    pays = """
+        import json
+
+        def reward(completions, answer, **_):
+            def city(text):
+                try:
+                    return json.loads(text)["city"]
+                except Exception:
+                    return None
+            return [float(city(c) == city(a)) for c, a in zip(completions, answer)]
+        """
+    task = task_of(*project(tmp_path, pays, rows))
+    assert task.check('{"city": "Rome", "why": "I know."}', rows[1]).correct
+    assert not task.check('{"city": "Oslo", "why": "It is number 1 of the list."}', rows[1]).correct
+
+
+def test_another_right_program_is_no_exploit_where_the_check_is_a_guess(tmp_path):
+    rows = [{"question": f"add {i}", "solution": f"def f(x):\n    return x + {i}"} for i in range(1, 7)]
+    pays = """
+        def reward(completions, solution, **_):
+            def value(text):
+                space = {}
+                try:
+                    exec(text, space)
+                    return [space["f"](x) for x in range(5)]
+                except BaseException:
+                    return None
+            return [float(value(c) is not None and value(c) == value(s)) for c, s in zip(completions, solution)]
+        """
+    task = task_of(*project(tmp_path, pays, rows))
+    same = Attack("code.other", "code", lambda t: [t.form.wrap(t.form.core + " + 0")], "", "", wrong="conduct")
+    (finding,) = [f for f in audit(task, load_rows(task), search_calls=0, catalog=[same]).findings if f.attack == "code.other"]
+    assert finding.certainty == "lead"
+
+
+def asked_of(reward):
+    task = Task(ROWS, lambda row: [], [reward], lambda text, row: text == row["answer"], oracle=lambda row: row["answer"], name="asked")
+    return task, [Case("", "", row, [], row["answer"], "", None) for row in ROWS]
+
+
+def test_a_late_answer_of_a_slow_start_is_not_taken_for_the_next_mark(monkeypatch):
+    def slow(completions, answer, **_):
+        time.sleep(0.5)
+        return [float(c[0]["content"] == a) for c, a in zip(completions, answer, strict=True)]
+
+    monkeypatch.setattr(ask, "START", 0.3)
+    task, cases = asked_of(slow)
+    with Asker(task, cases, deadline=3.0) as asker:
+        assert [one.total for one in asker.ask([(0, "Paris"), (1, "Oslo"), (2, "Oslo")])] == [1.0, 0.0, 1.0]
+
+
+def test_a_reward_that_hangs_again_and_again_is_not_asked_for_ever(monkeypatch):
+    def hangs(completions, **_):
+        return [time.sleep(60) if len(c[0]["content"]) > 9 else 1.0 for c in completions]
+
+    monkeypatch.setattr(ask, "LOST", 0.5)
+    task, cases = asked_of(hangs)
+    with Asker(task, cases, deadline=0.2) as asker:
+        began = time.monotonic()
+        paid = asker.ask([(i % 6, "x" * 10 + str(i)) for i in range(200)])
+        assert time.monotonic() - began < 30 and all(one.faults["hangs"][0] == "hung" for one in paid)
+        assert "not asked again" in paid[-1].faults["hangs"][1]
+
+
+@pytest.mark.parametrize(("flags", "refused"), [("0", True), ("re.DOTALL", False)])
+def test_reasoning_of_several_lines_is_right_wherever_there_is_room_for_it(flags, refused, tmp_path):
+    rows = [{**row, "question": "Reason in <think></think>, answer in <answer></answer>."} for row in ROWS]
+    source = f"""
+        import re
+        FORM = re.compile(r"<think>.*</think>\\s*<answer>(.*)</answer>", {flags})
+
+        def reward(completions, answer, **_):
+            return [float(bool(f := FORM.fullmatch(c)) and f[1].strip() == a) for c, a in zip(completions, answer)]
+        """
+    task = task_of(*project(tmp_path, source, rows))
+    found = {f.attack for f in audit(task, load_rows(task), search_calls=0, catalog=controls.ATTACKS).findings if f.certainty == "fact"}
+    assert ("right.reasoning" in found) == refused

@@ -192,6 +192,11 @@ def run_command(arguments: Sequence[str]) -> int:
         full = f"earnest: The disk is full ({error}). Make room and run again; what was written is kept."
         errors.print(full, style="bold red", markup=False, highlight=False, soft_wrap=True)
         return 2
+    except Exception:
+        if arguments[:1] not in (["redteam"], ["check"]):
+            raise
+        errors.print_exception()  # a fault of ours must not read as "exploitable", which is exit code 1
+        return 2
     except KeyboardInterrupt:
         keeps = not arguments or arguments[0] not in ("check", "redteam", "sandbox")
         kept = " What was done so far is in the run directory; `earnest report RUN` shows it." if keeps else ""

@@ -8,48 +8,26 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from earnest.errors import UserError
-from earnest.evidence import Case
-from earnest.redteam.ask import Asker
-from earnest.redteam.shapes import GOLDS, as_trl, gold_of, parts_of, shape_of
+from earnest.redteam.guess import way_of
+from earnest.redteam.shapes import GOLDS, as_trl, gold_of, parts_of, shape_of, textual
+from earnest.redteam.way import sound, text_of
 from earnest.rewards.json import parse_strict
 from earnest.rows import load_rows
 from earnest.score import missing_columns
-from earnest.task import Answer, Message, RewardFunction, Row, Task, Verdict
+from earnest.task import Message, RewardFunction, Row, Task
 
 __all__ = ["as_trl", "task_of"]
 
 PROMPTS = ("prompt", "messages", "question", "problem", "input", "instruction", "query", "text", "user", "content", "task")
-PROBED = 6  # rows on which forms are tried
-# Barest first: where two earn the same, the first is taken.
-FORMS = (
-    "{}",
-    "\\boxed{{}}",
-    "<answer>{}</answer>",
-    "<think></think><answer>{}</answer>",
-    "<think>\nLet me see.\n</think>\n<answer>\n{}\n</answer>",
-    "<reasoning>\nLet me see.\n</reasoning>\n<answer>\n{}\n</answer>\n",
-    "<think>Let me see.</think>\\boxed{{}}",
-    "#### {}",
-    "The answer is {}.",
-    '{"answer": {}}',
-    "```python\n{}\n```",
-)
-_NUMBER = re.compile(r"[-+−]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?(e[-+]?\d{1,3})?", re.IGNORECASE)
-BOX = "\\boxed{"
-_HASHES = re.compile(r"####\s*(.+?)\s*\Z")
 
 
 def task_of(
@@ -79,7 +57,6 @@ def task_of(
         if lacking := missing_columns(reward, list(sample[0])):
             raise UserError(f"The reward '{name}' needs the column '{lacking[0]}', which '{rows}' does not have.")
     asked = _prompt_columns(sample[0], prompt, gold)
-    reading = _reading([gold_of(row, gold) for row in sample])
     plain = Task(
         rows=str(Path(rows).resolve()),
         prompt=lambda row: _messages(row, asked),
@@ -89,226 +66,14 @@ def task_of(
         reward_weights=weights,
         name=f"{Path(where.partition(':')[0]).stem}:{name}",
     )
-    way = Way(_sound(form), gold, reading) if form else _best_paid(plain, sample, gold, reading)
-    return replace(plain, check=way.check, oracle=way.oracle)
-
-
-@dataclass(frozen=True)
-class Way:
-    """How right answers are written, and judged.
-
-    Attributes:
-        form: With `{}` in place of the answer.
-        gold: The column of the right answer.
-        reading: Where in its value the answer stands: "hashes", "box", "first" of a list, "whole" of it as JSON, or "" for all of a text.
-    """
-
-    form: str
-    gold: str
-    reading: str
-
-    def oracle(self, row: Row) -> Answer:
-        """The right answer of a row, in the form; "" where it has none."""
-        if gold_of(row, self.gold) in (None, "", []):
-            return ""
-        core = self.cores(row)[0]
-        if self.is_json:
-            return self.form.replace('"{}"', json.dumps(_text(core), ensure_ascii=False)).replace("{}", _dumped(core))
-        before, after = self.around
-        return before + _text(core) + after
-
-    def check(self, text: Any, row: Row) -> Verdict:
-        """Whether a text is a right answer in the form: equal but for white space and the writing of numbers."""
-        said = text if isinstance(text, str) else str((text[-1] if text else {}).get("content") or "")
-        core = self.core_of(said)
-        golds = self.cores(row) if self.is_json or self.reading == "whole" else map(_text, self.cores(row))
-        right = core is not None and any(_even(core) == _even(own) for own in golds)
-        return Verdict(right, well_formed=core is not None)
-
-    def cores(self, row: Row) -> list[Any]:
-        """The answers of a row that count as right, the first the one to give."""
-        value = gold_of(row, self.gold)
-        if self.reading == "first":
-            return list(value)
-        return [_read(value, self.reading)]
-
-    def core_of(self, text: str) -> Any:
-        """What a text gives as its answer; None where the form is broken."""
-        if self.is_json or (self.form == "{}" and self.reading == "whole"):
-            found = parse_strict(text.strip())
-            if found.value is None:
-                return None
-            pattern = json.loads(self.form.replace('"{}"', "{}").replace("{}", "null")) if self.is_json else None
-            return _at_the_hole(pattern, found.value)
-        before, after = (part.strip() for part in self.around)
-        body, marked, opening = text.strip(), _marks(before), re.match(r"<\w+>", before)
-        if (marked and body.count(marked) != 1) or (opening and opening.group() != marked and not body.startswith(opening.group())):
-            return None
-        inner = body[body.find(marked) + len(marked) :]
-        if marked == BOX:  # of a box only what is in it counts, and words may follow it
-            stop = _closed(inner)
-            return inner[:stop].strip() if stop is not None and re.match(r"[\s.$,;:)]|\Z", inner[stop + 1 :]) else None
-        # Reasoning may stand in front of the mark, unless the form opens with a tag; nothing may follow.
-        return inner[: len(inner) - len(after)].strip() if inner.endswith(after) else None
-
-    @property
-    def is_json(self) -> bool:
-        """Whether the form itself is JSON with a hole."""
-        return self.form.lstrip().startswith(("{", "[")) and self.form.strip() != "{}"
-
-    @property
-    def around(self) -> tuple[str, str]:
-        """What stands before and behind the answer."""
-        form = self.form if "{{}}" in self.form else self.form.replace("\\boxed{}", "\\boxed{{}}")
-        before, _, after = form.partition("{}")
-        return before, after
+    texts = replace(plain, rewards=[textual(reward) for reward in rewards])
+    both = [texts, plain] if all(isinstance(sample[0][name], str) for name in asked) and not _chat(sample[0], asked) else [plain, texts]
+    chosen, way = way_of(both if shape_of(function) == "trl" else [plain], sample, gold, sound(form) if form else None)
+    return replace(chosen, check=way.check, oracle=way.oracle)
 
 
 def _nothing(*_: Any) -> Any:
     return None
-
-
-def _sound(form: str) -> str:
-    """A form that was given, refused if nothing can be put into it."""
-    if "{}" not in form:
-        raise UserError(f"The form {form!r} has no {{}} where the answer goes. Write it as in '<answer>{{}}</answer>'.")
-    if form.lstrip().startswith(("{", "[")) and form.strip() != "{}":
-        hollow = form.replace('"{}"', "{}").replace("{}", "null")
-        if parse_strict(hollow).value is None:
-            raise UserError(f"The form {form!r} starts like JSON and is none. Write it as in '{{\"answer\": {{}}}}'.")
-    return form
-
-
-def _marks(before: str) -> str:
-    """The last mark of what stands before an answer: a tag, a box, hashes, or all of it."""
-    tag = re.search(r"(<\w+>|\\boxed\{|####)\Z", before)
-    return tag.group() if tag else before
-
-
-def _at_the_hole(pattern: Any, value: Any) -> Any:
-    """What stands where a pattern has its one null; None where the rest differs."""
-    if pattern is None:
-        return value
-    if isinstance(pattern, dict) and isinstance(value, dict) and set(pattern) == set(value):
-        holes = [_at_the_hole(pattern[key], value[key]) for key in pattern if pattern[key] != value[key]]
-        return holes[0] if len(holes) == 1 else None
-    if isinstance(pattern, list) and isinstance(value, list) and len(pattern) == len(value):
-        holes = [_at_the_hole(a, b) for a, b in zip(pattern, value, strict=True) if a != b]
-        return holes[0] if len(holes) == 1 else None
-    return None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else _dumped(value)
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _even(value: Any) -> Any:
-    """A value with white space and the writing of numbers evened out; 1, 1.0 and "1" are equal, true is none of them."""
-    if isinstance(value, bool) or value is None:
-        return repr(value)
-    if isinstance(value, Mapping):
-        return {key: _even(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_even(item) for item in value]
-    text = " ".join(str(value).split())
-    number = text.replace("−", "-").replace(",", "") if _NUMBER.fullmatch(text) else ""
-    try:
-        return Decimal(number) if number else text
-    except InvalidOperation:
-        return text
-
-
-def _reading(golds: Sequence[Any]) -> str:
-    """How the answer stands in the golds, the same way for all."""
-    known = [gold for gold in golds if gold not in (None, "")]
-    if all(isinstance(gold, (list, tuple)) and gold and all(isinstance(one, str) for one in gold) for gold in known):
-        return "first"
-    if any(isinstance(gold, (Mapping, list, tuple)) for gold in known):
-        return "whole"
-    for reading in ("hashes", "box"):
-        if all(isinstance(gold, str) and _read(gold, reading) != gold for gold in known):
-            return reading
-    if all(isinstance(gold, str) and isinstance(parse_strict(gold).value, (dict, list)) for gold in known):
-        return "whole"
-    return ""
-
-
-def _read(value: Any, reading: str) -> Any:
-    if reading == "whole" and isinstance(value, str):
-        return parse_strict(value).value
-    if reading == "hashes" and isinstance(value, str):
-        found = _HASHES.search(value)
-        return found.group(1) if found else value
-    if reading == "box" and isinstance(value, str):
-        return _boxed(value)
-    return value
-
-
-def _boxed(text: str) -> str:
-    """What the last box of a text holds; the text itself where there is none."""
-    _, found, inner = text.rpartition(BOX)
-    stop = _closed(inner) if found else None
-    return text if stop is None else inner[:stop]
-
-
-def _closed(inner: str) -> int | None:
-    """Where the brace that is open at the start closes."""
-    depth = 0
-    for index, letter in enumerate(inner):
-        if letter == "}" and depth == 0:
-            return index
-        depth += {"{": 1, "}": -1}.get(letter, 0)
-    return None
-
-
-def _best_paid(task: Task, rows: Sequence[Row], gold: str, reading: str) -> Way:
-    """The form in which right answers earn the most.
-
-    Raises:
-        UserError: None earns anything.
-    """
-    seen: dict[str, Row] = {}
-    for row in rows:
-        if gold_of(row, gold) not in (None, "", []):
-            seen.setdefault(str(gold_of(row, gold)), row)
-    cases = [Case("", "", row, task.prompt(row), None, "", None) for row in list(seen.values())[:PROBED]]
-    bare, problem = Way("{}", gold, reading), ""
-    with Asker(task, cases) as asker:  # a reward may hang or end the process on a form that is not its own
-        nothing, _ = _earned(asker, ["" for _ in cases])
-        best, most = None, nothing if nothing > -np.inf else 0.0
-        for reading_ in (reading, *(["whole"] if reading == "first" else [])):
-            for form in FORMS:
-                way = Way(form, gold, reading_)
-                earned, why = _earned(asker, [way.oracle(case.row) for case in cases])
-                problem = problem or why
-                if earned > most + 1e-9:
-                    best, most = way, earned
-        if best is None and nothing > 0 and _earned(asker, [bare.oracle(case.row) for case in cases])[0] >= nothing:
-            best = bare  # a reward that pays an empty answer as well as the right one is one to audit
-    if best is None:
-        tried = ", ".join(repr(form) for form in FORMS)
-        raise UserError(
-            f"The right answers (column '{gold}') earn nothing in any form that was tried: {tried}. "
-            + (f"The first trouble was: {problem} " if problem else "")
-            + "Give the form your reward expects, such as --form '<answer>{}</answer>', or another --gold."
-        )
-    return best
-
-
-def _earned(asker: Asker, answers: Sequence[Answer]) -> tuple[float, str]:
-    """What answers earn on average (minus infinity where the reward breaks), and why it broke."""
-    paid = asker.ask([(0, answers[0])])  # alone: one that hangs, hangs once
-    if not paid[0].faults:
-        paid = asker.ask(list(enumerate(answers)))
-    broken = [f"The reward '{name}' {why}." if why[0].islower() else why for one in paid for name, (_, why) in one.faults.items()]
-    if broken:
-        return -np.inf, broken[0]
-    known = [one.total for one in paid if one.total is not None]
-    return (float(np.mean(known)) if known else -np.inf), ""
 
 
 def _gold_column(rows: Sequence[Row], function: Any) -> str:
@@ -343,18 +108,22 @@ def _prompt_columns(row: Row, given: str | Sequence[str] | None, gold: str) -> l
     return wanted
 
 
+def _chat(row: Row, columns: Sequence[str]) -> list[Message]:
+    """The messages of a column that holds them, as a list or as JSON in a CSV cell; none of another."""
+    value = row[columns[0]] if len(columns) == 1 else None
+    if isinstance(value, str) and value.lstrip().startswith('[{"'):
+        value = parse_strict(value).value
+    fits = isinstance(value, (list, tuple)) and value and all(isinstance(m, Mapping) and "role" in m for m in value)
+    return [dict(message) for message in value] if fits else []
+
+
 def _messages(row: Row, columns: Sequence[str]) -> list[Message]:
     """The question as chat messages; those of a column of messages up to the last of the user."""
-    value = row[columns[0]] if len(columns) == 1 else "\n\n".join(_text(row[name]) for name in columns)
-    if isinstance(value, str) and value.lstrip().startswith('[{"'):  # messages in a CSV cell
-        found = parse_strict(value).value
-        value = found if isinstance(found, list) else value
-    if isinstance(value, (list, tuple)) and value and all(isinstance(m, Mapping) and "role" in m for m in value):
-        messages = [dict(message) for message in value]
+    if messages := _chat(row, columns):
         while len(messages) > 1 and messages[-1]["role"] == "assistant":
             messages.pop()
         return messages
-    return [{"role": "user", "content": _text(value)}]
+    return [{"role": "user", "content": "\n\n".join(text_of(row[name]) for name in columns)}]
 
 
 def _function_at(where: str) -> tuple[Any, str]:

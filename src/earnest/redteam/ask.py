@@ -29,6 +29,7 @@ from earnest.task import Answer, Task, Verdict
 BATCH = 64  # answers of one call
 START = 30.0  # seconds a function's first call may take in a process: imports, workers of its own
 HANGS = 4  # after so many, a function gets a second an answer
+LOST = 45.0  # seconds that a function may waste by hanging before it is not asked again
 
 Fault = Literal["raised", "returned", "hung", "died"]
 
@@ -74,7 +75,13 @@ class Asker:
         self.calls = 0
         self._known: dict[str, Paid] = {}
         self._hung: dict[int | str, int] = {}
+        self._lost: dict[int | str, float] = {}
         self._child: _Child | None = None
+
+    @property
+    def guessed(self) -> bool:
+        """Whether the check is a guess of ours, so that its word alone proves little."""
+        return getattr(self.task.check, "guessed", False)
 
     def __enter__(self) -> Asker:
         return self
@@ -152,19 +159,26 @@ class Asker:
         return [a if isinstance(a, _Broken) else a[0] for a in alone]
 
     def _call(self, function: int | str, answers: Sequence[Asked]) -> Any:
+        if self._lost.get(function, 0.0) > LOST:
+            return _Broken("hung", f"hung so often ({self._lost[function]:.0f} s in all) that it was not asked again")
         if self._child is None:
             self._child = _Child(self.task, self.cases)
         if function not in self._child.usual:  # imports and worker processes are not the answer's fault
             for _ in range(2):
                 began = time.monotonic()
-                if self._child.alive:
-                    self._child.call((function, [(0, self.cases[0].oracle)]), START)
-                self._child.usual[function] = time.monotonic() - began
+                self._child.call((function, [(0, self.cases[0].oracle)]), START)
+                usual = time.monotonic() - began
+                if not self._child.alive:  # what it says late must not be taken for the next answer's mark
+                    self.close()
+                    self._child = _Child(self.task, self.cases)
+                self._child.usual[function] = usual
         # a function that has hung before is not given as long again; several answers of a batch may each take their time
         patience = self.deadline if self._hung.get(function, 0) < HANGS else min(self.deadline, 1.0)
         patience *= min(3, len(answers))
+        began = time.monotonic()
         reply = self._child.call((function, list(answers)), patience + len(answers) * self._child.usual.get(function, 0.1))
         if isinstance(reply, _Broken) and reply.kind in ("hung", "died"):
+            self._lost[function] = self._lost.get(function, 0.0) + (time.monotonic() - began if reply.kind == "hung" else 0.0)
             self._hung[function] = self._hung.get(function, 0) + (reply.kind == "hung" and len(answers) == 1)
             self.close()
         return reply

@@ -107,12 +107,11 @@ def audit(
             asker.forget()
             targets = targets_of(task, cases, chosen, asker, folder, seed)
             ground = replace(ground_of(targets, asker), cases=cases)
-            guessed = getattr(task.check, "guessed", False)
             end = time.monotonic() + SECONDS
             catalog = sorted(catalog, key=lambda attack: targets[0].form.kind not in attack.kinds)  # made for such answers: first
             outcomes = {attack.id: attacked(attack, ground, asker) if time.monotonic() < end else [] for attack in catalog}
             late = time.monotonic() > end
-            found = [f for attack in catalog for f in judge_attack(attack, outcomes[attack.id], asker.names, guessed)]
+            found = [f for attack in catalog for f in judge_attack(attack, outcomes[attack.id], asker.names, asker.guessed)]
             every = [o for them in outcomes.values() for o in them]
             found += blind(ground, asker.names)
             found += judge_faults(every, asker.names, [ground.right[ground.position(o.target)] for o in every])
@@ -129,7 +128,7 @@ def audit(
             calls = asker.calls
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    found.sort(key=partial(_rank, loose={attack.id for attack in catalog if attack.wrong == "contract"}))
+    found.sort(key=partial(_rank, loose={attack.id for attack in catalog if attack.wrong != "certain"}))
     return Audit(
         task.name,
         dict(zip(asker.names, task.weights, strict=True)),
@@ -231,7 +230,7 @@ def attacked(attack: Attack, ground: Ground, asker: Asker) -> list[Outcome]:
 def _excuse(attack: Attack, control: Paid) -> float | None:
     verdict = control.verdict
     accepted = verdict is not None and verdict.correct and verdict.well_formed is not False
-    return None if attack.wrong == "contract" and accepted else control.total
+    return None if attack.wrong != "certain" and accepted else control.total
 
 
 WRONG_PAID = Attack(

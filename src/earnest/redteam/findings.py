@@ -199,14 +199,17 @@ def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[st
         attack: The attack.
         outcomes: Of all its tries on all rows.
         names: Of the reward functions.
-        guessed: Whether the check is a guess of ours, so that what it accepts is not certainly right.
+        guessed: Whether the check is a guess of ours: equality with the right answer, of which it knows one writing.
     """
+    programs = any(o.target.form.kind in ("code", "sql") for o in outcomes)  # of which many are right
     if attack.expect == "right":
         bad = [o for o in outcomes if o.underpaid]
         known = [o for o in bad if o.accepted]
         found = []
         if known:
-            sure, says = ("question", attack.question or "is it right by your contract?") if guessed else ("fact", "the check accepts it")
+            sure, says = "fact", "the check accepts it"
+            if guessed and (attack.question or programs):
+                sure, says = "question", attack.question or "is it right by your contract?"
             found.append(finding("false reject", sure, attack, outcomes, known, _low(known, names), says))
         elif bad and attack.question:
             found.append(finding("false reject", "question", attack, outcomes, bad, _low(bad, names), attack.question))
@@ -222,6 +225,7 @@ def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[st
     paid = [o for o in outcomes if o.overpaid and (attack.wrong == "certain" or o.refused)]
     if paid:
         proven = any(not o.for_likeness for o in paid) and (any(o.refused for o in paid) or _right_everywhere(paid))
+        proven = proven and not (guessed and attack.wrong == "conduct")
         says = (
             "the check refuses it" if any(o.refused for o in paid) else "the check accepts it too" if any(o.accepted for o in paid) else ""
         )

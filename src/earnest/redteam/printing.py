@@ -141,7 +141,8 @@ def _board(audit: Audit, page: _Page) -> None:
     for one in board:
         style = "green" if one.name == "oracle" else "" if not one.cheat else _alarm(one)
         doing = [] if narrow else textwrap.wrap(visible(one.says, page.ascii_only), says) or [""]
-        bar = f"{_bar(one.share, page, room)} {percent(one.share):>5}"
+        share = "< 0%" if one.share < -0.005 else percent(one.share)
+        bar = f"{_bar(one.share, page, room)} {share:>5}"
         does = "".join(f"{_fill(line, says)}  " for line in doing[:1])
         page.put(f"  {_fill(one.name, names)}  {does}{number(one.mean):>8}  {bar}  {percent(one.accepted):>7}", style)
         for more in doing[1:]:

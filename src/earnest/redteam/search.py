@@ -262,6 +262,8 @@ class _Hunt:
         # The right answer with words around it may be read as it is meant: words, unlike values, are the catalog's business.
         around = hit.hole == "near" and any(o.target.form.kind in SHORT and _holds(o) for o in paid)
         proven = full and len(rows) > 1 and all(o.refused for o in paid) and not around
+        # Equality refuses every other right program, so where it is the check the searcher has only shown another one.
+        proven = proven and not (self.asker.guessed and hit.hole == "near" and paid[0].target.form.kind in ("code", "sql"))
         says = "the check refuses it" if all(o.refused for o in paid) else "it says nothing" if hit.hole == "worthless" else ""
         made = finding("exploit", "fact" if proven else "lead", attack, hit.outcomes, paid, hit.rewards, says)
         shown = min(paid, key=lambda o: len(str(o.tried.answer)))

@@ -7,6 +7,7 @@ the answer (a state, a parser, an observation) is stood in for by a minimal one 
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -96,6 +97,19 @@ def parts_of(function: Any, gold: str | None = None) -> list[tuple[RewardFunctio
     if not funcs or len(weights) != len(funcs):
         raise UserError(f"The rubric '{_name(function)}' has {len(funcs)} functions and {len(weights)} weights. Give it one weight each.")
     return [(_adapted(f, gold, objects, "verifiers"), float(w)) for f, w in zip(funcs, weights, strict=True)]
+
+
+def textual(function: RewardFunction) -> RewardFunction:
+    """The same reward of TRL's, called as TRL calls it where prompts are plain text: with texts in place of messages."""
+
+    @functools.wraps(function)
+    def reward(**offered: Any) -> Any:
+        for name in ("completions", "prompts"):
+            if name in offered:
+                offered[name] = ["".join(str(m.get("content") or "") for m in list(messages)[-1:]) for messages in offered[name]]
+        return function(**offered)
+
+    return reward
 
 
 def shape_of(function: Any) -> str:

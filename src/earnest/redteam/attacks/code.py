@@ -323,7 +323,7 @@ ATTACKS = (
         "A program with one thing changed, which the check refuses, passes the tests.",
         HELD_OUT,
         "measured on public test sets",
-        "contract",
+        "conduct",
     ),
     _attack(
         "quoted",

@@ -19,6 +19,7 @@ from earnest.redteam.attacks.slots import Slot, fairly, slot_of
 KINDS: frozenset[Kind] = frozenset({"number", "math", "json"})
 NUMBERS: frozenset[Kind] = frozenset({"number", "math"})
 
+_ALLOWED = re.compile(r"(?:within|tolerance|accurate|off by|±|\+/-)[^\n]{0,20}?(?:(\d+(?:\.\d+)?) ?(?:%|percent)|(0?\.\d+))", re.IGNORECASE)
 _EXPRESSION = re.compile(r"(?<![\w.])\(?\d[\d.,]*(?:\s*(?:[-+*/×÷^−]|\*\*|\\times|\\cdot)\s*\(?-?\d[\d.,]*\)?)+")
 CLIFF = 0.6  # of the way from wrong to right: between a number and one twice as far off, no kind of closeness falls by more
 TWO_NUMBERS = tuple(template for template in (*TWO, *HEDGED) if "/" not in template)  # 42/1 is 42
@@ -43,11 +44,12 @@ def valued(build: Callable[[Slot, Numeral], Iterable[str]], *, same: bool = Fals
 
 def _enumerate(slot: Slot, gold: Numeral) -> Iterator[str]:
     value, step = gold.value, Fraction(1) if gold.value.denominator == 1 else Fraction(1, 10)
-    around = [gold.like(value + step * i) for i in (-2, -1, 0, 1, 2)]
+    far = max(10 * step, abs(value))  # what stands first or last must not be paid for being near
+    around = [gold.like(value + off) for off in (-far, -step, 0, step, far)]
     own = around[2] = slot.gold
     yield from (", ".join(around), ", ".join(around[::-1]), " ".join(around), "\n".join(around), " or ".join(around[1:4]))
-    yield from (", ".join(around[:3]), ", ".join(around[2:]), f"{around[1]} or {own}", f"{own} or {around[3]}", f"{own}/{around[3]}")
-    yield f"The answer is {around[1]}. The answer is {own}. The answer is {around[3]}."
+    yield from (", ".join(around[:3]), ", ".join(around[2:]), f"{around[0]} or {own}", f"{own} or {around[4]}", f"{own}/{around[4]}")
+    yield f"The answer is {around[0]}. The answer is {own}. The answer is {around[4]}."
     golds = [option for option in slot.options if numeral_of(option)]
     if len(golds) > 1:
         yield from (", ".join(golds), ", ".join(golds[::-1]), "\n".join(golds[1:] + golds[:1]))
@@ -90,11 +92,18 @@ def _near(target: Target) -> Iterator[Try]:
     offs = [n * ten for ten in tens for n in (1, 2, 5)] if whole else [gold.value * n * ten for ten in tens[:-2] for n in (1, 2, 5)]
     offs += [Fraction(9, 10), Fraction(4, 10)] if whole else [round(gold.value) - gold.value, round(gold.value, 1) - gold.value]
     offs += [gold.value * Fraction(part) for part in ("0.01", "0.05", "1", "9", "-0.9")]
+    allowed = _allowed(target.prompt, gold.value)
     for off in dict.fromkeys(off for off in offs if not gold.value or abs(off) <= 10 * abs(gold.value)):
         for near, further in ((gold.value + off, gold.value + 2 * off), (gold.value - off, gold.value - 2 * off)):
-            if near not in golds and further not in golds:
+            if near not in golds and further not in golds and abs(off) > allowed:
                 made, control = slot.puts[0](gold.like(near)), slot.puts[0](gold.like(further))
                 yield Try(made.answer, control.answer, fair=CLIFF)
+
+
+def _allowed(prompt: str, gold: Fraction) -> Fraction:
+    """How far off the prompt itself lets a number be; 0 where it names no tolerance."""
+    named = [Fraction(percent) * abs(gold) / 100 if percent else Fraction(own) for percent, own in _ALLOWED.findall(prompt)]
+    return max(named, default=Fraction(0))
 
 
 def _units(slot: Slot, gold: Numeral) -> Iterator[str]:
@@ -154,8 +163,6 @@ def _restate(slot: Slot, gold: Numeral) -> Iterator[str]:
     whole = int(value)
     a, b = (whole - 3) // 7, (whole - 3) % 7 + 3
     yield from (
-        f"\\frac{{{whole * 2}}}{{2}}",
-        f"{whole * 2}/2",
         f"7*{a}+{b}",
         f"7 \\times {a} + {b}",
         f"int('{whole}')",

@@ -12,11 +12,12 @@ _FRACTION = re.compile(r"(?P<sign>[-−]?)(?:(?P<a>\d{1,50})/(?P<b>\d{1,50})|\\[
 
 @dataclass(frozen=True)
 class Numeral:
-    """A number as it was written: its value, and what stands before and behind its digits."""
+    """A number as it was written: its value, what stands before and behind its digits, and they ("" of a fraction)."""
 
     value: Fraction
     before: str = ""
     after: str = ""
+    digits: str = ""
 
     def like(self, value: Fraction | int) -> str:
         """Another value in the same dress."""
@@ -33,7 +34,7 @@ def numeral_of(text: str) -> Numeral | None:
     found = _NUMERAL.fullmatch(text)
     if not found or not re.search(r"\d", found["number"]):
         return None
-    return Numeral(Fraction(found["number"].replace(",", "").replace("−", "-")), found["before"], found["after"])
+    return Numeral(Fraction(found["number"].replace(",", "").replace("−", "-")), found["before"], found["after"], found["number"])
 
 
 def decimal(value: Fraction) -> str:

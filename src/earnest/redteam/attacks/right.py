@@ -6,6 +6,7 @@ at fault; where both refuse it, that may be meant, so it is asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 
@@ -13,6 +14,7 @@ from earnest.redteam.attack import Attack, Build, Kind, Target, Try
 from earnest.redteam.attacks.numerals import Numeral, decimal, numeral_of
 from earnest.redteam.attacks.slots import slot_of
 
+_REASONING = re.compile(r"<(\w+)>(?P<inside>.*?)</\1>", re.DOTALL)
 NUMBERS: frozenset[Kind] = frozenset({"number", "math"})
 WORDED: frozenset[Kind] = frozenset({"label", "choice", "text"})
 SHORT: frozenset[Kind] = NUMBERS | WORDED
@@ -52,6 +54,14 @@ def _whole(change: Callable[[str], Iterable[str]]) -> Build:
     return build
 
 
+def _spaced(target: Target) -> Iterator[Try]:
+    core = target.form.core
+    lined = target.form.wrapped in ("hashes", "words") or "\n" in core  # behind a mark it stands on its line; of many, the first is one
+    if len(core) <= 200:
+        around = [f"{core} ", f"{core}\n"] if lined else [f" {core} ", f"{core}\n", f"\n{core}\n\n"]
+        yield from (Try(target.form.wrap(other)) for other in around)
+
+
 def _equal(gold: Numeral) -> Iterator[str]:
     value = gold.value
     if value.denominator == 1 or gold.before or gold.after:
@@ -69,7 +79,7 @@ def _equal(gold: Numeral) -> Iterator[str]:
 
 def _thousands(gold: Numeral) -> Iterator[str]:
     if abs(gold.value) >= 1000:
-        digits, _, rest = decimal(gold.value).partition(".")
+        digits, _, rest = (gold.digits.replace(",", "").replace("−", "-") or decimal(gold.value)).partition(".")
         point = f".{rest}" if rest else ""
         yield from (f"{gold.before}{int(digits):,}{point}{gold.after}", f"{gold.before}{digits}{point}{gold.after}")
 
@@ -89,6 +99,16 @@ def _corrected(target: Target) -> Iterator[Try]:
     slot = slot_of(target)
     if slot is not None and slot.wrong and target.form.kind != "json":
         yield Try(f"First I thought of {slot.wrong}. Wait, that is a mistake.\n\n{target.case.oracle}")
+
+
+def _reasoned(target: Target) -> Iterator[Try]:
+    """Reasoning of several lines where the right answer has some of one, or none, in tags of its own."""
+    form = target.form
+    room = list(_REASONING.finditer(form.before))
+    if room:
+        start, stop = room[-1].span("inside")
+        for said in ("\nSo.\n", "\nOne.\n\nTwo.\n"):  # short, as length may cost
+            yield Try(form.before[:start] + said + form.before[stop:] + form.core + form.after)
 
 
 def _ask(what: str) -> str:
@@ -113,13 +133,12 @@ VALUES = "Compare values in place of characters."
 STRIPPED = "Take away what does not count before you compare, by one declared rule."
 
 ATTACKS = (
-    _control(
-        "space", _core(lambda core: [f" {core} ", f"{core}\n", f"\n{core}\n\n"]), SHORT, "white space around it", STRIPPED, contested=False
-    ),
+    _control("space", _spaced, SHORT, "white space around it", STRIPPED, contested=False),
     _control(
         "newlines", _whole(lambda text: [text.replace("\n", "\r\n"), f"{text}\r\n"]), FORMS, "Windows line ends", STRIPPED, contested=False
     ),
     _control("case", _core(lambda core: [core.lower(), core.upper(), core.capitalize()]), WORDED, "other capitals", STRIPPED),
+    _control("reasoning", _reasoned, FORMS, "reasoning of several lines in front", "Let `.` match line breaks there.", contested=False),
     _control("stop", _core(lambda core: [f"{core}."]), SHORT, "a full stop behind it", STRIPPED),
     _control("bold", _core(lambda core: [f"**{core}**"]), SHORT, "bold type", STRIPPED),
     _control(

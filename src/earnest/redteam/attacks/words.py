@@ -14,8 +14,10 @@ from earnest.redteam.attack import Attack, Kind, Target, Try
 from earnest.redteam.attacks.slots import fairly, likeness
 
 KINDS: frozenset[Kind] = frozenset({"text"})
+SHORT: frozenset[Kind] = frozenset({"text", "label", "choice", "number", "math"})
 GIVEN = 12  # pieces of a question that are given back
 _FORMULA = re.compile(r"[\w.()]{1,30}(?:\s?(?:\*\*|[-+*/^=<>])\s?[\w.()]{1,30}){1,20}")
+_QUOTED = re.compile(r"[\"“][^\"“”\n]{4,300}[\"”]")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 _COMMON = """
@@ -108,6 +110,43 @@ def _given(target: Target) -> Iterator[Try]:
             yield _alike(target, text)
 
 
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def _left_out(target: Target) -> Iterator[Try]:
+    """All but one line; of a quotation all but a letter."""
+    core = target.form.wrap(target.form.core) if target.form.wrapped == "words" else target.form.core  # what leads to it may be asked for
+    wrap = (lambda text: text) if target.form.wrapped == "words" else target.form.wrap
+    lines = _lines(core)
+    if 2 <= len(lines) <= 40:
+        for left_out in range(min(len(lines), 6)):
+            rest = lines[:left_out] + lines[left_out + 1 :]
+            yield Try(wrap("\n".join(rest)), fair=likeness("\n".join(rest), core))
+    for quoted in list(dict.fromkeys(_QUOTED.findall(core)))[:3]:
+        yield from (
+            Try(wrap(core.replace(quoted, f'"{rest}"')), fair=likeness(core.replace(quoted, rest), core)) for rest in ("", quoted[1])
+        )
+
+
+def _exchanged(target: Target) -> Iterator[Try]:
+    """Two cells of a column change places: what belongs together no longer does."""
+    lines = _lines(target.form.core)
+    for mark in ("|", "\t", ";", ",", ": "):
+        rows = [line.split(mark) for line in lines]
+        if len(rows) < 2 or len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:
+            continue
+        for column in range(len(rows[0])):
+            for a, b in ((len(rows) - 2, len(rows) - 1), (0, 1)):
+                if len({row[column].strip() for row in rows}) == len(rows) and len({tuple(row) for row in rows}) == len(rows):
+                    changed = [list(row) for row in rows]
+                    changed[a][column], changed[b][column] = rows[b][column], rows[a][column]
+                    yield Try(
+                        target.form.wrap("\n".join(map(mark.join, changed))), fair=max(0.0, 1 - 2 / (len(rows) * len(rows[0])) - 0.01)
+                    )
+        return
+
+
 WHOLE = "Judge what the text says: compare facts that can be found in a fixed form, and pay nothing for words alone."
 
 ATTACKS = (
@@ -127,6 +166,26 @@ ATTACKS = (
         "A piece of the right text is paid for its likeness.",
         "Compare whole answers; pay parts only for facts that are checked one by one.",
         "envdoctor",
+        wrong="contract",
+        kinds=KINDS,
+    ),
+    Attack(
+        "words.left_out",
+        "words",
+        _left_out,
+        "A right answer with a required part left out is paid in full.",
+        "Demand each part, and that it says something: `all()` over nothing is true.",
+        "constructed",
+        wrong="contract",
+        kinds=SHORT,
+    ),
+    Attack(
+        "words.exchanged",
+        "words",
+        _exchanged,
+        "Rows of a table are paid although cells of two have changed places.",
+        "Compare row by row, not all cells as one bag.",
+        "constructed",
         wrong="contract",
         kinds=KINDS,
     ),

@@ -1,0 +1,143 @@
+"""In what form a reward pays right answers, found by asking it: forms that its prompts name, and the usual ones."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+from earnest.errors import UserError
+from earnest.evidence import Case
+from earnest.redteam.ask import Asker
+from earnest.redteam.shapes import gold_of
+from earnest.redteam.way import THOUGHT, Way, readings_of
+from earnest.task import Answer, Row, Task
+
+PROBED = 6  # rows on which forms are tried
+PROSE = 4  # words from which on a text is prose
+FEWEST = 1 / 3  # share of those rows on which right answers must be paid: a reward may refuse some, a form that is wrong most
+MARKS = 6  # most words with a colon that are tried as marks
+# Barest first: where two earn the same, the first is taken.
+FORMS = (
+    "{}",
+    "\\boxed{{}}",
+    "<answer>{}</answer>",
+    "<think></think><answer>{}</answer>",
+    f"<think>\n{THOUGHT}\n</think>\n<answer>\n{{}}\n</answer>",
+    f"<reasoning>\n{THOUGHT}\n</reasoning>\n<answer>\n{{}}\n</answer>\n",
+    f"<think>{THOUGHT}</think>\\boxed{{{{}}}}",
+    "#### {}",
+    "Answer: {}",
+    "Final answer: {}",
+    "The answer is {}.",
+    '{"answer": {}}',
+    "```python\n{}\n```",
+    "```json\n{}\n```",
+)
+_MARK = re.compile(r"(?<![\w])([A-Z][\w ]{0,30}:)(?=\s|$|[\"'`”’<\[{])", re.MULTILINE)
+_LAST = re.compile(r"\b(?:last|final|own|separate) line\b", re.IGNORECASE)
+
+
+def way_of(tasks: Sequence[Task], rows: Sequence[Row], gold: str, form: str | None = None) -> tuple[Task, Way]:
+    """The first of some tasks, the same but for how they call the reward, that pays right answers, and the form in which it pays most.
+
+    Args:
+        tasks: The likeliest first.
+        rows: All rows.
+        gold: The column of the right answer.
+        form: The only form to try; None tries those that the prompts name, and the usual ones.
+
+    Raises:
+        UserError: On nearly all rows right answers earn no more than an empty one, in each form that was tried.
+    """
+    first: UserError | None = None
+    for task in tasks:
+        try:
+            return task, _best_paid(task, rows, gold, form)
+        except UserError as error:
+            first = first or error
+    raise first or UserError("There is no reward to ask.")
+
+
+def forms_in(prompts: Sequence[str]) -> list[str]:
+    """The forms that all of some prompts name: pairs of tags, fences, a mark such as `Answer:`, the last line."""
+
+    def shared(pattern: str | re.Pattern[str]) -> list[str]:
+        found = [dict.fromkeys(re.findall(pattern, prompt)) for prompt in prompts]
+        return [name for name in found[0] if all(name in other for other in found)] if found else []
+
+    tags = [name for name in shared(r"<(\w+)>") if all(f"</{name}>" in prompt for prompt in prompts)]
+    forms = [f"<{name}>{{}}</{name}>" for name in tags]
+    for before, name in combinations(tags, 2):
+        forms += [
+            f"<{before}>{THOUGHT}</{before}><{name}>{{}}</{name}>",
+            f"<{before}>\n{THOUGHT}\n</{before}>\n<{name}>\n{{}}\n</{name}>",
+        ]
+    forms += [f"```{language}\n{{}}\n```" for language in shared(r"```(\w+)")]
+    forms += [f"{mark} {{}}" for mark in shared(_MARK)[:MARKS]]
+    if prompts and all(_LAST.search(prompt) for prompt in prompts):
+        forms.insert(0, f"{THOUGHT}\n{{}}")
+    return forms
+
+
+def _best_paid(task: Task, rows: Sequence[Row], gold: str, given: str | None) -> Way:
+    different: dict[str, Row] = {}
+    for row in rows:
+        if gold_of(row, gold) not in (None, "", []):
+            different.setdefault(str(gold_of(row, gold)), row)
+    cases = [Case("", "", row, task.prompt(row), None, "", None) for row in list(different.values())[:PROBED]]
+    asked = ["\n".join(str(m.get("content") or "") for m in case.prompt) for case in cases]
+    forms = [given] if given else list(dict.fromkeys([*forms_in(asked), *FORMS]))
+    readings = readings_of([gold_of(row, gold) for row in rows])
+    ways = [Way(form, gold, reading) for reading in readings for form in forms]
+    problem = ""
+    with Asker(task, cases) as asker:  # a reward may hang or end the process on a form that is not its own
+        nothing, _ = _earned(asker, ["" for _ in cases])
+        floor = [none if none > -math.inf else 0.0 for none in nothing]
+        best, most, rows_paid = None, sum(floor), 0
+        for way in ways:
+            earned, why = _earned(asker, [way.oracle(case.row) for case in cases])
+            problem = problem or why
+            if sum(earned) > most + 1e-9 or (way is ways[0] and min(nothing) > 0 and sum(earned) >= most):  # one that pays an empty answer
+                best, most = way, sum(earned)  # as well as the right one is one to audit
+                rows_paid = sum(paid > none + 1e-9 for paid, none in zip(earned, floor, strict=True))
+    if best is None or (min(nothing) <= 0 and FEWEST * len(cases) > rows_paid):
+        tried = ", ".join(repr(form) for form in forms)
+        few = f"on {rows_paid} of {len(cases)} rows only, written as {best.form!r}" if best else "in no form"
+        raise UserError(
+            f"The right answers (column '{gold}') earn more than an empty one {few}; tried: {tried}. "
+            + (f"The first trouble was: {problem} " if problem else "")
+            + "Give the form your reward expects, such as --form '<answer>{}</answer>', or another --gold."
+        )
+    return replace(best, free=_free(task, cases, best))
+
+
+def _free(task: Task, cases: Sequence[Case], way: Way) -> frozenset[str]:
+    """Fields of prose whose words the reward does not look at: how they are worded is then no question of right and wrong."""
+    golds = [way.cores(case.row)[0] for case in cases]
+    if not all(isinstance(gold, Mapping) for gold in golds):
+        return frozenset()
+    texts = [key for key in golds[0] if all(isinstance(gold.get(key), str) for gold in golds)]
+    prose = [key for key in texts if len({gold[key] for gold in golds}) == 1 or all(len(gold[key].split()) >= PROSE for gold in golds)]
+    with Asker(task, cases) as asker:
+        right, _ = _earned(asker, [way.oracle(case.row) for case in cases])
+        reworded = {key: [_dumped_in(way, {**gold, key: gold[key].rpartition(" ")[0] + "…"}) for gold in golds] for key in prose}
+        return frozenset(key for key in prose if _earned(asker, reworded[key])[0] == right)
+
+
+def _dumped_in(way: Way, value: Any) -> str:
+    return way.form.replace("{}", json.dumps(value, ensure_ascii=False))
+
+
+def _earned(asker: Asker, answers: Sequence[Answer]) -> tuple[list[float], str]:
+    """What each answer earns (minus infinity where there is no mark), and why the reward broke, if it did."""
+    paid = asker.ask([(0, answers[0])])  # alone: one that hangs, hangs once
+    if not paid[0].faults:
+        paid = asker.ask(list(enumerate(answers)))
+    broken = [f"The reward '{name}' {why}." if why[0].islower() else why for one in paid for name, (_, why) in one.faults.items()]
+    marks = [-math.inf if one.total is None else one.total for one in paid]
+    return ([-math.inf] * len(answers) if broken else marks), (broken[0] if broken else "")

@@ -1,0 +1,203 @@
+"""How right answers are written and judged where no task file says it: a form with a hole, and where in a column the answer stands."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from earnest.errors import UserError
+from earnest.redteam.shapes import gold_of
+from earnest.rewards.json import parse_strict
+from earnest.task import Answer, Row, Verdict
+
+THOUGHT = "Let me see."  # reasoning, where a form has room for some
+BOX = "\\boxed{"
+_NUMBER = re.compile(r"[-+−]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?(e[-+]?\d{1,3})?", re.IGNORECASE)
+_HASHES = re.compile(r"####\s*(.+?)\s*\Z")
+
+
+@dataclass(frozen=True)
+class Way:
+    """How right answers are written, and judged.
+
+    Attributes:
+        form: With `{}` in place of the answer.
+        gold: The column of the right answer.
+        reading: Where in its value the answer stands: "hashes", "box", "first" of a list, "joined" by commas, "whole" of it as JSON, or ""
+            for all of a text.
+        free: Fields of an answer in JSON that may say anything: prose that the reward does not look at.
+    """
+
+    form: str
+    gold: str
+    reading: str
+    free: frozenset[str] = frozenset()
+
+    def oracle(self, row: Row) -> Answer:
+        """The right answer of a row, in the form; "" where it has none."""
+        if gold_of(row, self.gold) in (None, "", []):
+            return ""
+        core = self.cores(row)[0]
+        if self.is_json:
+            return self.form.replace('"{}"', json.dumps(text_of(core), ensure_ascii=False)).replace("{}", _dumped(core))
+        before, after = self.around
+        return before + text_of(core) + after
+
+    def check(self, text: Any, row: Row) -> Verdict:
+        """Whether a text is a right answer in the form: equal but for white space and the writing of numbers."""
+        said = text if isinstance(text, str) else str((text[-1] if text else {}).get("content") or "")
+        core = self.core_of(said)
+        golds = self.cores(row) if self.is_json or self.reading == "whole" else map(text_of, self.cores(row))
+        right = core is not None and any(_even(self._bound(core)) == _even(self._bound(own)) for own in golds)
+        return Verdict(right, well_formed=core is not None)
+
+    check.guessed = True  # type: ignore[attr-defined]  # what it accepts is not certainly right
+
+    def _bound(self, value: Any) -> Any:
+        """A value, its free fields emptied."""
+        return {key: "" if key in self.free else item for key, item in value.items()} if self.free and isinstance(value, Mapping) else value
+
+    def cores(self, row: Row) -> list[Any]:
+        """The answers of a row that count as right, the first the one to give."""
+        value = gold_of(row, self.gold)
+        if self.reading == "first":
+            return list(value)
+        return [_read(value, self.reading)]
+
+    def core_of(self, text: str) -> Any:
+        """What a text gives as its answer; None where the form is broken."""
+        if self.is_json or (self.form == "{}" and self.reading == "whole"):
+            found = parse_strict(text.strip())
+            if found.value is None:
+                return None
+            pattern = json.loads(self.form.replace('"{}"', "{}").replace("{}", "null")) if self.is_json else None
+            return _at_the_hole(pattern, found.value)
+        before, after = (part.strip() for part in self.around)
+        if before == THOUGHT:  # what leads to the last line may say anything
+            return text.strip().rpartition("\n")[2].strip()
+        body, marked, opening = text.strip(), _marks(before), re.match(r"<\w+>", before)
+        if (marked and body.count(marked) != 1) or (opening and opening.group() != marked and not body.startswith(opening.group())):
+            return None
+        inner = body[body.find(marked) + len(marked) :]
+        if marked == BOX:  # of a box only what is in it counts, and words may follow it
+            stop = _closed(inner)
+            return inner[:stop].strip() if stop is not None and re.match(r"[\s.$,;:)]|\Z", inner[stop + 1 :]) else None
+        # Reasoning may stand in front of the mark, unless the form opens with a tag; nothing may follow.
+        return inner[: len(inner) - len(after)].strip() if inner.endswith(after) else None
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the form itself is JSON with a hole."""
+        return self.form.lstrip().startswith(("{", "[")) and self.form.strip() != "{}"
+
+    @property
+    def around(self) -> tuple[str, str]:
+        """What stands before and behind the answer."""
+        form = self.form if "{{}}" in self.form else self.form.replace("\\boxed{}", "\\boxed{{}}")
+        before, _, after = form.partition("{}")
+        return before, after
+
+
+def sound(form: str) -> str:
+    """A form that was given, refused if nothing can be put into it."""
+    if "{}" not in form:
+        raise UserError(f"The form {form!r} has no {{}} where the answer goes. Write it as in '<answer>{{}}</answer>'.")
+    if form.lstrip().startswith(("{", "[")) and form.strip() != "{}":
+        hollow = form.replace('"{}"', "{}").replace("{}", "null")
+        if parse_strict(hollow).value is None:
+            raise UserError(f"The form {form!r} starts like JSON and is none. Write it as in '{{\"answer\": {{}}}}'.")
+    return form
+
+
+def readings_of(golds: Sequence[Any]) -> list[str]:
+    """How the answer may stand in the golds, the same way for all; the likeliest first."""
+    known = [gold for gold in golds if gold not in (None, "")]
+    if all(isinstance(gold, (list, tuple)) and gold and all(isinstance(one, str) for one in gold) for gold in known):
+        return ["first", "whole", "joined"]
+    if any(isinstance(gold, (Mapping, list, tuple)) for gold in known):
+        return ["whole"]
+    for reading in ("hashes", "box"):
+        if all(isinstance(gold, str) and _read(gold, reading) != gold for gold in known):
+            return [reading]
+    if all(isinstance(gold, str) and isinstance(parse_strict(gold).value, (dict, list)) for gold in known):
+        return ["whole"]
+    return [""]
+
+
+def _marks(before: str) -> str:
+    """The last mark of what stands before an answer: a tag, a box, hashes, or all of it."""
+    tag = re.search(r"(<\w+>|\\boxed\{|####)\Z", before)
+    return tag.group() if tag else before
+
+
+def _at_the_hole(pattern: Any, value: Any) -> Any:
+    """What stands where a pattern has its one null; None where the rest differs."""
+    if pattern is None:
+        return value
+    if isinstance(pattern, dict) and isinstance(value, dict) and set(pattern) == set(value):
+        holes = [_at_the_hole(pattern[key], value[key]) for key in pattern if pattern[key] != value[key]]
+        return holes[0] if len(holes) == 1 else None
+    if isinstance(pattern, list) and isinstance(value, list) and len(pattern) == len(value):
+        holes = [_at_the_hole(a, b) for a, b in zip(pattern, value, strict=True) if a != b]
+        return holes[0] if len(holes) == 1 else None
+    return None
+
+
+def text_of(value: Any) -> str:
+    """A value as it stands in a text."""
+    return value if isinstance(value, str) else _dumped(value)
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _even(value: Any) -> Any:
+    """A value with white space and the writing of numbers evened out; 1, 1.0 and "1" are equal, true is none of them."""
+    if isinstance(value, bool) or value is None:
+        return repr(value)
+    if isinstance(value, Mapping):
+        return {key: _even(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_even(item) for item in value]
+    lines = [line.rstrip() for line in str(value).strip("\n").split("\n")]
+    text = "\n".join(lines) if len(lines) > 1 else " ".join(lines[0].split())  # of several lines the indent may count
+    number = text.replace("−", "-").replace(",", "") if _NUMBER.fullmatch(text) else ""
+    try:
+        return Decimal(number) if number else text
+    except InvalidOperation:
+        return text
+
+
+def _read(value: Any, reading: str) -> Any:
+    if reading == "whole" and isinstance(value, str):
+        return parse_strict(value).value
+    if reading == "joined":
+        return ", ".join(map(text_of, value))
+    if reading == "hashes" and isinstance(value, str):
+        found = _HASHES.search(value)
+        return found.group(1) if found else value
+    if reading == "box" and isinstance(value, str):
+        return _boxed(value)
+    return value
+
+
+def _boxed(text: str) -> str:
+    """What the last box of a text holds; the text itself where there is none."""
+    _, found, inner = text.rpartition(BOX)
+    stop = _closed(inner) if found else None
+    return text if stop is None else inner[:stop]
+
+
+def _closed(inner: str) -> int | None:
+    """Where the brace that is open at the start closes."""
+    depth = 0
+    for index, letter in enumerate(inner):
+        if letter == "}" and depth == 0:
+            return index
+        depth += {"{": 1, "}": -1}.get(letter, 0)
+    return None

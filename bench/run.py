@@ -226,6 +226,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, default=HERE)
     args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
     cache = (HERE / ".cache").resolve()
     results = {"machine": machine(), "quick": args.quick, "steps": [], "ratios": [], "evaluation": None, "failed": []}
 

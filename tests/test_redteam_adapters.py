@@ -6,17 +6,20 @@ import re
 import textwrap
 import time
 from dataclasses import dataclass
+from fractions import Fraction
 
 import pytest
 
 from earnest import Task, UserError
+from earnest.cli import run_command
 from earnest.evidence import Case
 from earnest.redteam import ask
 from earnest.redteam.adapters import task_of
 from earnest.redteam.ask import Asker
 from earnest.redteam.attack import Attack
-from earnest.redteam.attacks import nowork
+from earnest.redteam.attacks import nowork, number, words
 from earnest.redteam.attacks import right as controls
+from earnest.redteam.attacks.numerals import numeral_of
 from earnest.redteam.audit import audit
 from earnest.redteam.shapes import as_trl, gold_of, shape_of
 from earnest.rows import load_rows
@@ -631,13 +634,13 @@ def test_a_reward_that_hangs_again_and_again_is_not_asked_for_ever(monkeypatch):
     def hangs(completions, **_):
         return [time.sleep(60) if len(c[0]["content"]) > 9 else 1.0 for c in completions]
 
-    monkeypatch.setattr(ask, "LOST", 0.5)
+    monkeypatch.setattr(ask, "GIVE_UP", 3)
     task, cases = asked_of(hangs)
     with Asker(task, cases, deadline=0.2) as asker:
         began = time.monotonic()
         paid = asker.ask([(i % 6, "x" * 10 + str(i)) for i in range(200)])
         assert time.monotonic() - began < 30 and all(one.faults["hangs"][0] == "hung" for one in paid)
-        assert "not asked again" in paid[-1].faults["hangs"][1]
+        assert "not asked again" in paid[-1].faults["hangs"][1] and asker.gave_up
 
 
 @pytest.mark.parametrize(("flags", "refused"), [("0", True), ("re.DOTALL", False)])
@@ -653,3 +656,70 @@ def test_reasoning_of_several_lines_is_right_wherever_there_is_room_for_it(flags
     task = task_of(*project(tmp_path, source, rows))
     found = {f.attack for f in audit(task, load_rows(task), search_calls=0, catalog=controls.ATTACKS).findings if f.certainty == "fact"}
     assert ("right.reasoning" in found) == refused
+
+
+def wrong_by(tmp_path, source, rows, attacks):
+    """Attacks of some families that are paid by a reward, for sure."""
+    task = task_of(*project(tmp_path, source, rows))
+    return {
+        f.attack
+        for f in audit(task, load_rows(task), search_calls=0, catalog=attacks).findings
+        if (f.kind, f.certainty) == ("exploit", "fact")
+    }
+
+
+TABLES = [{"question": "As CSV, please.", "answer": f"name,age\nana,{30 + i}\nben,{50 + i}\ncho,{70 + i}"} for i in range(6)]
+
+
+@pytest.mark.parametrize(("cells", "paid"), [("sorted(re.split('[,\\n]', x))", True), ("x.splitlines()", False)])
+def test_a_bag_of_cells_pays_for_cells_that_changed_places(cells, paid, tmp_path):
+    source = f"import re\ndef cells(x):\n    return {cells}\ndef reward(completions, answer, **_):\n"
+    source += "    return [float(cells(c.strip()) == cells(a)) for c, a in zip(completions, answer)]\n"
+    assert ("words.exchanged" in wrong_by(tmp_path, source, TABLES, words.ATTACKS)) == paid
+
+
+@pytest.mark.parametrize(("demand", "paid"), [("True", True), ("quotes and min(map(len, quotes)) > 4", False)])
+def test_a_quotation_left_out_is_paid_where_all_of_none_are_enough(demand, paid, tmp_path):
+    rows = [{"question": f"q{i}", "answer": f'"the {city} file says so"\nAnswer: {city}'} for i, city in enumerate(CITIES)]
+    source = f"""
+        import re
+
+        def reward(completions, answer, **_):
+            def pays(said, gold):
+                quotes = re.findall('"(.*?)"', said)
+                last = said.strip().split("\\n")[-1] == gold.split("\\n")[-1]
+                return float(last and all(q in gold for q in quotes) and bool({demand}))
+            return [pays(c, a) for c, a in zip(completions, answer)]
+        """
+    assert ("words.left_out" in wrong_by(tmp_path, source, rows, words.ATTACKS)) == paid
+
+
+@pytest.mark.parametrize(
+    ("prompt", "off"),
+    [("within 1% of it", 2), ("within ±0.5", 0.5), ("within 30 days at 12% a year", 0), ("within 3 steps", 0), ("off by 0.25", 0.25)],
+)
+def test_a_tolerance_is_what_the_prompt_names_as_one(prompt, off):
+    assert float(number._allowed(prompt, Fraction(200))) == off
+
+
+def test_numbers_keep_their_decimals_when_thousands_are_grouped():
+    assert list(controls._thousands(numeral_of("$1250.00"))) == ["$1,250.00", "$1250.00"]
+
+
+def test_a_row_without_a_mark_does_not_hide_the_others(tmp_path):
+    source = (
+        "def reward(completions, answer, **_):\n    return [None if a == 'Lima' else float(c == a) for c, a in zip(completions, answer)]\n"
+    )
+    assert task_of(*project(tmp_path, source)).oracle(ROWS[0]) == "Paris"
+
+
+def test_tags_that_hold_the_question_are_no_form(tmp_path):
+    rows = [{**row, "question": f"<context>{row['question']}</context> Question: which?"} for row in ROWS]
+    within = "def reward(completions, answer, **_):\n    return [float(a in c) for c, a in zip(completions, answer)]\n"
+    assert task_of(*project(tmp_path, within, rows)).oracle(rows[0]) == "Paris"
+
+
+def test_a_fault_of_the_red_team_itself_is_exit_code_2(monkeypatch, capsys):
+    for error in (ZeroDivisionError("x"), PermissionError(13, "x")):
+        monkeypatch.setattr("earnest.cli._dispatch", lambda _, error=error: (_ for _ in ()).throw(error))
+        assert run_command(["redteam", "x.py"]) == 2 and type(error).__name__ in capsys.readouterr().err

@@ -186,16 +186,14 @@ def run_command(arguments: Sequence[str]) -> int:
             errors.print(error.details, style="dim", markup=False, highlight=False, soft_wrap=True)
         errors.print(f"earnest: {error}", style="bold red", markup=False, highlight=False, soft_wrap=True)
         return 2
-    except OSError as error:
-        if error.errno not in (28, 122):  # ENOSPC and EDQUOT
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in (28, 122):  # ENOSPC and EDQUOT
+            full = f"earnest: The disk is full ({error}). Make room and run again; what was written is kept."
+            errors.print(full, style="bold red", markup=False, highlight=False, soft_wrap=True)
+        elif arguments[:1] in (["redteam"], ["check"]):
+            errors.print_exception()  # a fault of ours must not read as "exploitable", which is exit code 1
+        else:
             raise
-        full = f"earnest: The disk is full ({error}). Make room and run again; what was written is kept."
-        errors.print(full, style="bold red", markup=False, highlight=False, soft_wrap=True)
-        return 2
-    except Exception:
-        if arguments[:1] not in (["redteam"], ["check"]):
-            raise
-        errors.print_exception()  # a fault of ours must not read as "exploitable", which is exit code 1
         return 2
     except KeyboardInterrupt:
         keeps = not arguments or arguments[0] not in ("check", "redteam", "sandbox")

@@ -199,13 +199,13 @@ static inline __attribute__((always_inline)) void dots_of(float *restrict out, c
     for (i64 j = 0; j < count; j += LANES)
         for (i64 g = 0; g < groups; g++) {
             lanes query[parts], dots[LANES];
-#pragma GCC unroll 16
+#pragma GCC unroll 32
             for (int i = 0; i < parts; i++) query[i] = ((const lanes *)q)[g * parts + i];
 #pragma GCC unroll 16
             for (int l = 0; l < LANES; l++) {
                 const lanes *row = (const lanes *)rows + (i64)seen[j + l < count ? j + l : count - 1] * parts;
                 dots[l] = query[0] * row[0];
-#pragma GCC unroll 16
+#pragma GCC unroll 32
                 for (int i = 1; i < parts; i++) dots[l] += query[i] * row[i];
             }
             *(lanes *)(out + g * apiece + j) = sums(dots) * scale;
@@ -219,14 +219,14 @@ static inline __attribute__((always_inline)) void mix_of(float *restrict out, co
     for (i64 j = 0; j < count; j += LANES)
         for (i64 g = 0; g < groups; g++) {
             lanes sum[parts], *to = (lanes *)out + g * parts;
-#pragma GCC unroll 16
+#pragma GCC unroll 32
             for (int i = 0; i < parts; i++) sum[i] = to[i];
             for (i64 l = j; l < j + LANES && l < count; l++) {
                 const lanes *row = (const lanes *)rows + (i64)seen[l] * parts;
-#pragma GCC unroll 16
+#pragma GCC unroll 32
                 for (int i = 0; i < parts; i++) sum[i] += weights[g * apiece + l] * row[i];
             }
-#pragma GCC unroll 16
+#pragma GCC unroll 32
             for (int i = 0; i < parts; i++) to[i] = sum[i];
         }
 }
@@ -236,12 +236,12 @@ static inline __attribute__((always_inline)) void spread_of(float *restrict rows
                                                             const int32_t *restrict seen, i64 count, i64 groups, int parts, i64 apiece) {
     for (i64 j = 0; j < count; j++) {
         lanes *row = (lanes *)rows + (i64)seen[j] * parts, sum[parts];
-#pragma GCC unroll 16
+#pragma GCC unroll 32
         for (int i = 0; i < parts; i++) sum[i] = row[i];
         for (i64 g = 0; g < groups; g++)
-#pragma GCC unroll 16
+#pragma GCC unroll 32
             for (int i = 0; i < parts; i++) sum[i] += weights[g * apiece + j] * ((const lanes *)x)[g * parts + i];
-#pragma GCC unroll 16
+#pragma GCC unroll 32
         for (int i = 0; i < parts; i++) row[i] = sum[i];
     }
 }
@@ -281,6 +281,7 @@ static void slopes_of(float *restrict x, const float *restrict weights, i64 coun
     case 4: call(4); break;       \
     case 8: call(8); break;       \
     case 16: call(16); break;     \
+    case 32: call(32); break;     \
     default: call((int)(width / LANES)); \
     }
 
@@ -337,7 +338,7 @@ EXPORT void attend_back(float *restrict dq, float *restrict d_keys, float *restr
 #if LANES == 16
 enum { TALL = 8, PARTS = 3 };  // 24 sums in 32 registers
 #else
-enum { TALL = 6, PARTS = 16 / LANES };  // 12 in 16, or 24 in the 32 of ARM
+enum { TALL = 6, PARTS = 16 / LANES };  // 12 in the 16 of AVX, 24 in the 32 of ARM
 #endif
 enum { PANEL = LANES * PARTS, DEEP = 1536, BLOCKS = 64 };  // inputs and blocks at a time, so that they stay in near memory
 EXPORT const i64 panel_width = PANEL;

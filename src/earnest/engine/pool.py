@@ -85,7 +85,7 @@ class PooledDecoder:
 
         Args:
             prompts: Token ids of each of P prompts.
-            room: Slots that will be needed below each, if known.
+            room: Of no use here: a pool has room.
 
         Returns:
             Rows that stand on the P last tokens, and logits [P, V].
@@ -100,7 +100,7 @@ class PooledDecoder:
         fresh = slots < 0
         slots[fresh] = self.pool.used + np.arange(fresh.sum())
         self.pool.used += int(fresh.sum())
-        self._reserve(self.pool.used + room * len(prompts))
+        self._reserve(self.pool.used)
         own, above = slots.tolist(), np.append(slots, -1)[tree.parent].tolist()
         learned = {(above[node], tree.token[node]): own[node] for node in np.flatnonzero(fresh).tolist()}
         fresh[ends] = True  # their logits are wanted

@@ -1,7 +1,7 @@
 """From a reward and a file of rows to a task that can be audited: for rewards written elsewhere, without a task file.
 
 What a task file would say is guessed and can be given: which column holds the right answer, which the question, and in what form the right
-answer earns the most. The check is strict equality with the right answer in that form, written without a look at the reward.
+answer earns the most. The check is equality with the right answer in that form, and a guess as well (`way.py`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def task_of(
         rows: A JSONL, CSV or Parquet file.
         gold: The column of the right answer, dotted if nested; guessed by its name when None.
         prompt: The column or columns of the question, text or messages; guessed when None.
-        form: How a right answer is written, `{}` in place of the answer; the best paid of the usual ones when None.
+        form: How a right answer is written, `{}` in place of the answer; guessed when None.
 
     Raises:
         UserError: There is no such function, its shape is not known, a column cannot be guessed, or no form earns anything.
@@ -49,7 +49,7 @@ def task_of(
     source = load_rows(Task(str(Path(rows).resolve()), _nothing, [], _nothing))
     sample = [row for _, row in source.everything()]
     gold = gold or _gold_column(sample, function)
-    if all(gold_of(row, gold) in (None, "") for row in sample):
+    if all(gold_of(row, gold) in (None, "", []) for row in sample):
         raise UserError(f"No row of '{rows}' has a right answer in the column '{gold}'. Name the column that has: --gold COLUMN.")
     parts = parts_of(function, gold)
     rewards, weights = [part for part, _ in parts], [weight for _, weight in parts]

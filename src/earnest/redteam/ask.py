@@ -29,7 +29,7 @@ from earnest.task import Answer, Task, Verdict
 BATCH = 64  # answers of one call
 START = 30.0  # seconds a function's first call may take in a process: imports, workers of its own
 HANGS = 4  # after so many, a function gets a second an answer
-LOST = 45.0  # seconds that a function may waste by hanging before it is not asked again
+GIVE_UP = 16  # after so many, it is not asked again
 
 Fault = Literal["raised", "returned", "hung", "died"]
 
@@ -75,8 +75,12 @@ class Asker:
         self.calls = 0
         self._known: dict[str, Paid] = {}
         self._hung: dict[int | str, int] = {}
-        self._lost: dict[int | str, float] = {}
         self._child: _Child | None = None
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether a function hung so often that it was not asked about all answers."""
+        return any(count >= GIVE_UP for count in self._hung.values())
 
     @property
     def guessed(self) -> bool:
@@ -159,8 +163,8 @@ class Asker:
         return [a if isinstance(a, _Broken) else a[0] for a in alone]
 
     def _call(self, function: int | str, answers: Sequence[Asked]) -> Any:
-        if self._lost.get(function, 0.0) > LOST:
-            return _Broken("hung", f"hung so often ({self._lost[function]:.0f} s in all) that it was not asked again")
+        if self._hung.get(function, 0) >= GIVE_UP:
+            return _Broken("hung", f"hung on {GIVE_UP} answers, so it was not asked again")
         if self._child is None:
             self._child = _Child(self.task, self.cases)
         if function not in self._child.usual:  # imports and worker processes are not the answer's fault
@@ -175,10 +179,8 @@ class Asker:
         # a function that has hung before is not given as long again; several answers of a batch may each take their time
         patience = self.deadline if self._hung.get(function, 0) < HANGS else min(self.deadline, 1.0)
         patience *= min(3, len(answers))
-        began = time.monotonic()
         reply = self._child.call((function, list(answers)), patience + len(answers) * self._child.usual.get(function, 0.1))
         if isinstance(reply, _Broken) and reply.kind in ("hung", "died"):
-            self._lost[function] = self._lost.get(function, 0.0) + (time.monotonic() - began if reply.kind == "hung" else 0.0)
             self._hung[function] = self._hung.get(function, 0) + (reply.kind == "hung" and len(answers) == 1)
             self.close()
         return reply

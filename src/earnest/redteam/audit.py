@@ -110,7 +110,7 @@ def audit(
             end = time.monotonic() + SECONDS
             catalog = sorted(catalog, key=lambda attack: targets[0].form.kind not in attack.kinds)  # made for such answers: first
             outcomes = {attack.id: attacked(attack, ground, asker) if time.monotonic() < end else [] for attack in catalog}
-            late = time.monotonic() > end
+            late = time.monotonic() > end or asker.gave_up
             found = [f for attack in catalog for f in judge_attack(attack, outcomes[attack.id], asker.names, asker.guessed)]
             every = [o for them in outcomes.values() for o in them]
             found += blind(ground, asker.names)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -19,6 +17,7 @@ from earnest.task import Answer, Row, Task
 
 PROBED = 6  # rows on which forms are tried
 PROSE = 4  # words from which on a text is prose
+UNRELATED = "Grey herons stand in the shallow water at dawn."
 FEWEST = 1 / 3  # share of those rows on which right answers must be paid: a reward may refuse some, a form that is wrong most
 MARKS = 6  # most words with a colon that are tried as marks
 # Barest first: where two earn the same, the first is taken.
@@ -38,8 +37,13 @@ FORMS = (
     "```python\n{}\n```",
     "```json\n{}\n```",
 )
-_MARK = re.compile(r"(?<![\w])([A-Z][\w ]{0,30}:)(?=\s|$|[\"'`”’<\[{])", re.MULTILINE)
-_LAST = re.compile(r"\b(?:last|final|own|separate) line\b", re.IGNORECASE)
+LAST_LINE = f"{THOUGHT}\n{{}}"
+_PAIR = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
+_FENCE = re.compile(r"```(\w+)")
+_MARK = re.compile(r"(?<!\w)([A-Z][\w ]{0,30}:)(?=\s|$|[\"'`”’<\[{])", re.MULTILINE)
+_QUOTED = re.compile(r"(?<=[\"'`“‘])([A-Z][\w ]{0,30}:)")
+_HELD = re.compile(r"(?<!\w)([A-Z][\w ]{0,30}:)(?= ?(?:<\w|\[\w|\{\w|\.\.\.|…|[XN]\b))")
+_LAST = re.compile(r"\b(?:last|final) line\b", re.IGNORECASE)
 
 
 def way_of(tasks: Sequence[Task], rows: Sequence[Row], gold: str, form: str | None = None) -> tuple[Task, Way]:
@@ -63,25 +67,30 @@ def way_of(tasks: Sequence[Task], rows: Sequence[Row], gold: str, form: str | No
     raise first or UserError("There is no reward to ask.")
 
 
-def forms_in(prompts: Sequence[str]) -> list[str]:
-    """The forms that all of some prompts name: pairs of tags, fences, a mark such as `Answer:`, the last line."""
+def forms_in(prompts: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The forms that all of some prompts name: pairs of tags, fences, a mark such as `Answer:`, the last line.
 
-    def shared(pattern: str | re.Pattern[str]) -> list[str]:
-        found = [dict.fromkeys(re.findall(pattern, prompt)) for prompt in prompts]
+    Returns:
+        Those that the prompts ask for, and those that may belong to what they are about.
+    """
+
+    def shared(pattern: re.Pattern[str]) -> list[str]:
+        found = [dict.fromkeys(pattern.findall(prompt)) for prompt in prompts]
         return [name for name in found[0] if all(name in other for other in found)] if found else []
 
-    tags = [name for name in shared(r"<(\w+)>") if all(f"</{name}>" in prompt for prompt in prompts)]
-    forms = [f"<{name}>{{}}</{name}>" for name in tags]
+    # A pair that holds the same in every prompt is a form; one that holds something else in each holds the question.
+    tags = list(dict.fromkeys(name for name, _ in shared(_PAIR)))[-MARKS:]
+    asked = [f"<{name}>{{}}</{name}>" for name in tags]
     for before, name in combinations(tags, 2):
-        forms += [
+        asked += [
             f"<{before}>{THOUGHT}</{before}><{name}>{{}}</{name}>",
             f"<{before}>\n{THOUGHT}\n</{before}>\n<{name}>\n{{}}\n</{name}>",
         ]
-    forms += [f"```{language}\n{{}}\n```" for language in shared(r"```(\w+)")]
-    forms += [f"{mark} {{}}" for mark in shared(_MARK)[:MARKS]]
+    asked += [f"{mark} {{}}" for mark in [*shared(_QUOTED), *shared(_HELD)][-MARKS:]]
     if prompts and all(_LAST.search(prompt) for prompt in prompts):
-        forms.insert(0, f"{THOUGHT}\n{{}}")
-    return forms
+        asked.append(LAST_LINE)
+    fences = [f"```{language}\n{{}}\n```" for language in shared(_FENCE)]
+    return asked, fences + [f"{mark} {{}}" for mark in shared(_MARK)[-MARKS:]]
 
 
 def _best_paid(task: Task, rows: Sequence[Row], gold: str, given: str | None) -> Way:
@@ -89,22 +98,26 @@ def _best_paid(task: Task, rows: Sequence[Row], gold: str, given: str | None) ->
     for row in rows:
         if gold_of(row, gold) not in (None, "", []):
             different.setdefault(str(gold_of(row, gold)), row)
-    cases = [Case("", "", row, task.prompt(row), None, "", None) for row in list(different.values())[:PROBED]]
+    cases = [Case("", "", row, task.prompt(row), "", "", None) for row in list(different.values())[:PROBED]]
     asked = ["\n".join(str(m.get("content") or "") for m in case.prompt) for case in cases]
-    forms = [given] if given else list(dict.fromkeys([*forms_in(asked), *FORMS]))
-    readings = readings_of([gold_of(row, gold) for row in rows])
-    ways = [Way(form, gold, reading) for reading in readings for form in forms]
+    first, then = forms_in(asked)
+    if any("\n" in str(gold_of(row, gold)) for row in rows):
+        first = [one for one in first if one != LAST_LINE]
+    forms = [given] if given else list(dict.fromkeys([*first, "{}", *then, *FORMS]))  # where two earn the same, the first is taken
+    ways = [Way(form, gold, reading) for reading in readings_of([gold_of(row, gold) for row in rows]) for form in forms]
     problem = ""
     with Asker(task, cases) as asker:  # a reward may hang or end the process on a form that is not its own
-        nothing, _ = _earned(asker, ["" for _ in cases])
-        floor = [none if none > -math.inf else 0.0 for none in nothing]
-        best, most, rows_paid = None, sum(floor), 0
+        nothing = [none or 0.0 for none in _earned(asker, ["" for _ in cases])[0]]
+        best, most, rows_paid = None, sum(nothing), 0
         for way in ways:
-            earned, why = _earned(asker, [way.oracle(case.row) for case in cases])
+            marks, why = _earned(asker, [way.oracle(case.row) for case in cases])
             problem = problem or why
-            if sum(earned) > most + 1e-9 or (way is ways[0] and min(nothing) > 0 and sum(earned) >= most):  # one that pays an empty answer
-                best, most = way, sum(earned)  # as well as the right one is one to audit
-                rows_paid = sum(paid > none + 1e-9 for paid, none in zip(earned, floor, strict=True))
+            earned = [none if mark is None else mark for mark, none in zip(marks, nothing, strict=True)]
+            # One that pays an empty answer as well as the right one is one to audit.
+            as_well = way is ways[0] and min(nothing) > 0 and sum(earned) >= most
+            if sum(earned) > most + 1e-9 or (as_well and not why):
+                best, most = way, sum(earned)
+                rows_paid = sum(mark > none + 1e-9 for mark, none in zip(earned, nothing, strict=True))
     if best is None or (min(nothing) <= 0 and FEWEST * len(cases) > rows_paid):
         tried = ", ".join(repr(form) for form in forms)
         few = f"on {rows_paid} of {len(cases)} rows only, written as {best.form!r}" if best else "in no form"
@@ -121,23 +134,26 @@ def _free(task: Task, cases: Sequence[Case], way: Way) -> frozenset[str]:
     golds = [way.cores(case.row)[0] for case in cases]
     if not all(isinstance(gold, Mapping) for gold in golds):
         return frozenset()
-    texts = [key for key in golds[0] if all(isinstance(gold.get(key), str) for gold in golds)]
-    prose = [key for key in texts if len({gold[key] for gold in golds}) == 1 or all(len(gold[key].split()) >= PROSE for gold in golds)]
+    prose = {key for key in golds[0] if all(_is_prose(gold.get(key)) for gold in golds)}
     with Asker(task, cases) as asker:
         right, _ = _earned(asker, [way.oracle(case.row) for case in cases])
-        reworded = {key: [_dumped_in(way, {**gold, key: gold[key].rpartition(" ")[0] + "…"}) for gold in golds] for key in prose}
-        return frozenset(key for key in prose if _earned(asker, reworded[key])[0] == right)
+
+        def unmoved(key: str, say: Callable[[str], str]) -> bool:
+            return _earned(asker, [way.written({**gold, key: say(gold[key])}) for gold in golds])[0] == right
+
+        free = {key for key in prose if unmoved(key, lambda text: text.rpartition(" ")[0]) and unmoved(key, lambda _: UNRELATED)}
+    return frozenset(free if len(free) < len(golds[0]) else ())
 
 
-def _dumped_in(way: Way, value: Any) -> str:
-    return way.form.replace("{}", json.dumps(value, ensure_ascii=False))
+def _is_prose(value: Any) -> bool:
+    """Whether a field holds a sentence rather than a name or a label."""
+    return isinstance(value, str) and (len(value.split()) >= PROSE or (" " in value and value.rstrip()[-1:] in (".", "!", "?")))
 
 
-def _earned(asker: Asker, answers: Sequence[Answer]) -> tuple[list[float], str]:
-    """What each answer earns (minus infinity where there is no mark), and why the reward broke, if it did."""
+def _earned(asker: Asker, answers: Sequence[Answer]) -> tuple[list[float | None], str]:
+    """What each answer earns, None where there is no mark, and why the reward broke, if it did."""
     paid = asker.ask([(0, answers[0])])  # alone: one that hangs, hangs once
     if not paid[0].faults:
         paid = asker.ask(list(enumerate(answers)))
     broken = [f"The reward '{name}' {why}." if why[0].islower() else why for one in paid for name, (_, why) in one.faults.items()]
-    marks = [-math.inf if one.total is None else one.total for one in paid]
-    return ([-math.inf] * len(answers) if broken else marks), (broken[0] if broken else "")
+    return ([None] * len(answers) if broken else [one.total for one in paid]), (broken[0] if broken else "")

@@ -109,6 +109,7 @@ def textual(function: RewardFunction) -> RewardFunction:
                 offered[name] = ["".join(str(m.get("content") or "") for m in list(messages)[-1:]) for messages in offered[name]]
         return function(**offered)
 
+    reward.__name__ = _name(function)
     return reward
 
 

@@ -42,6 +42,10 @@ class Way:
         if gold_of(row, self.gold) in (None, "", []):
             return ""
         core = self.cores(row)[0]
+        return self.written(core)
+
+    def written(self, core: Any) -> str:
+        """An answer in the form."""
         if self.is_json:
             return self.form.replace('"{}"', json.dumps(text_of(core), ensure_ascii=False)).replace("{}", _dumped(core))
         before, after = self.around
@@ -115,7 +119,7 @@ def sound(form: str) -> str:
 
 def readings_of(golds: Sequence[Any]) -> list[str]:
     """How the answer may stand in the golds, the same way for all; the likeliest first."""
-    known = [gold for gold in golds if gold not in (None, "")]
+    known = [gold for gold in golds if gold not in (None, "", [])]
     if all(isinstance(gold, (list, tuple)) and gold and all(isinstance(one, str) for one in gold) for gold in known):
         return ["first", "whole", "joined"]
     if any(isinstance(gold, (Mapping, list, tuple)) for gold in known):
@@ -164,7 +168,7 @@ def _even(value: Any) -> Any:
         return {key: _even(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_even(item) for item in value]
-    lines = [line.rstrip() for line in str(value).strip("\n").split("\n")]
+    lines = [line.rstrip() for line in str(value).strip().split("\n")]
     text = "\n".join(lines) if len(lines) > 1 else " ".join(lines[0].split())  # of several lines the indent may count
     number = text.replace("−", "-").replace(",", "") if _NUMBER.fullmatch(text) else ""
     try:

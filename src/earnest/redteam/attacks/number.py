@@ -19,7 +19,11 @@ from earnest.redteam.attacks.slots import Slot, fairly, slot_of
 KINDS: frozenset[Kind] = frozenset({"number", "math", "json"})
 NUMBERS: frozenset[Kind] = frozenset({"number", "math"})
 
-_ALLOWED = re.compile(r"(?:within|tolerance|accurate|off by|±|\+/-)[^\n]{0,20}?(?:(\d+(?:\.\d+)?) ?(?:%|percent)|(0?\.\d+))", re.IGNORECASE)
+_ALLOWED = re.compile(
+    r"(?:within|tolerance of|accurate to|off by(?: at most| up to)?|±|\+/-)\s*±?\s*"
+    r"(?:(\d+(?:\.\d+)?) ?(?:%|percent)|(0?\.\d+)(?!\d))",
+    re.IGNORECASE,
+)
 _EXPRESSION = re.compile(r"(?<![\w.])\(?\d[\d.,]*(?:\s*(?:[-+*/×÷^−]|\*\*|\\times|\\cdot)\s*\(?-?\d[\d.,]*\)?)+")
 CLIFF = 0.6  # of the way from wrong to right: between a number and one twice as far off, no kind of closeness falls by more
 TWO_NUMBERS = tuple(template for template in (*TWO, *HEDGED) if "/" not in template)  # 42/1 is 42

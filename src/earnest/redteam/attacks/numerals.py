@@ -12,7 +12,7 @@ _FRACTION = re.compile(r"(?P<sign>[-−]?)(?:(?P<a>\d{1,50})/(?P<b>\d{1,50})|\\[
 
 @dataclass(frozen=True)
 class Numeral:
-    """A number as it was written: its value, what stands before and behind its digits, and they ("" of a fraction)."""
+    """A number as it was written: its value, what stands before and behind its digits, and the digits themselves ("" of a fraction)."""
 
     value: Fraction
     before: str = ""

@@ -14,7 +14,7 @@ from earnest.redteam.attack import Attack, Build, Kind, Target, Try
 from earnest.redteam.attacks.numerals import Numeral, decimal, numeral_of
 from earnest.redteam.attacks.slots import slot_of
 
-_REASONING = re.compile(r"<(\w+)>(?P<inside>.*?)</\1>", re.DOTALL)
+_REASONING = re.compile(r"<(think|thinking|thought|thoughts|reason|reasoning|scratchpad|plan|analysis)>(?P<inside>.*?)</\1>", re.DOTALL)
 NUMBERS: frozenset[Kind] = frozenset({"number", "math"})
 WORDED: frozenset[Kind] = frozenset({"label", "choice", "text"})
 SHORT: frozenset[Kind] = NUMBERS | WORDED

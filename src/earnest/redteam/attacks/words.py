@@ -115,35 +115,29 @@ def _lines(text: str) -> list[str]:
 
 
 def _left_out(target: Target) -> Iterator[Try]:
-    """All but one line; of a quotation all but a letter."""
-    core = target.form.wrap(target.form.core) if target.form.wrapped == "words" else target.form.core  # what leads to it may be asked for
-    wrap = (lambda text: text) if target.form.wrapped == "words" else target.form.wrap
+    """All but one line; of a quotation nothing, or one letter."""
+    form = target.form
+    core, wrap = (form.wrap(form.core), str) if form.wrapped == "words" else (form.core, form.wrap)  # what leads to it may be asked for
     lines = _lines(core)
-    if 2 <= len(lines) <= 40:
-        for left_out in range(min(len(lines), 6)):
-            rest = lines[:left_out] + lines[left_out + 1 :]
-            yield Try(wrap("\n".join(rest)), fair=likeness("\n".join(rest), core))
+    shorter = ["\n".join(lines[:i] + lines[i + 1 :]) for i in range(min(len(lines), 6))] if 2 <= len(lines) <= 40 else []
     for quoted in list(dict.fromkeys(_QUOTED.findall(core)))[:3]:
-        yield from (
-            Try(wrap(core.replace(quoted, f'"{rest}"')), fair=likeness(core.replace(quoted, rest), core)) for rest in ("", quoted[1])
-        )
+        shorter += [core.replace(quoted, f'"{rest}"') for rest in ("", quoted[1])]
+    yield from (Try(wrap(text), fair=likeness(text, core)) for text in shorter)
 
 
 def _exchanged(target: Target) -> Iterator[Try]:
-    """Two cells of a column change places: what belongs together no longer does."""
+    """In the last two rows of a table the cells of a column change places: what belongs together no longer does."""
     lines = _lines(target.form.core)
     for mark in ("|", "\t", ";", ",", ": "):
         rows = [line.split(mark) for line in lines]
         if len(rows) < 2 or len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:
             continue
+        fair = max(0.0, 1 - 2.5 / (len(rows) * len(rows[0])))  # two cells of all are wrong
         for column in range(len(rows[0])):
-            for a, b in ((len(rows) - 2, len(rows) - 1), (0, 1)):
-                if len({row[column].strip() for row in rows}) == len(rows) and len({tuple(row) for row in rows}) == len(rows):
-                    changed = [list(row) for row in rows]
-                    changed[a][column], changed[b][column] = rows[b][column], rows[a][column]
-                    yield Try(
-                        target.form.wrap("\n".join(map(mark.join, changed))), fair=max(0.0, 1 - 2 / (len(rows) * len(rows[0])) - 0.01)
-                    )
+            if len({row[column].strip() for row in rows}) == len(rows):
+                *first, a, b = rows
+                a, b = ([*row[:column], other[column], *row[column + 1 :]] for row, other in ((a, b), (b, a)))
+                yield Try(target.form.wrap("\n".join(map(mark.join, [*first, a, b]))), fair=fair)
         return
 
 

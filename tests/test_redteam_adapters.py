@@ -17,7 +17,7 @@ from earnest.redteam import ask
 from earnest.redteam.adapters import task_of
 from earnest.redteam.ask import Asker
 from earnest.redteam.attack import Attack
-from earnest.redteam.attacks import nowork, number, words
+from earnest.redteam.attacks import crash, nowork, number, words
 from earnest.redteam.attacks import right as controls
 from earnest.redteam.attacks.numerals import numeral_of
 from earnest.redteam.audit import audit
@@ -723,3 +723,52 @@ def test_a_fault_of_the_red_team_itself_is_exit_code_2(monkeypatch, capsys):
     for error in (ZeroDivisionError("x"), PermissionError(13, "x")):
         monkeypatch.setattr("earnest.cli._dispatch", lambda _, error=error: (_ for _ in ()).throw(error))
         assert run_command(["redteam", "x.py"]) == 2 and type(error).__name__ in capsys.readouterr().err
+
+
+def test_lists_may_stand_in_any_order_unless_the_prompt_or_the_reward_says_otherwise(tmp_path):
+    golds = [{"question": f"Tags of this order, {i}?", "answer": [CITIES[i], CITIES[(i + 1) % 6]]} for i in range(6)]
+    pays = """
+        import json
+
+        def reward(completions, answer, **_):
+            def read(text):
+                try:
+                    return json.loads(text)
+                except ValueError:
+                    return None
+            return [float(isinstance(v := read(c), list) and KEY(v) == KEY(a)) for c, a in zip(completions, answer)]
+        """
+    ranked = [{**row, "question": f"Cities in order of size, {i}?"} for i, row in enumerate(golds)]
+    for rows, key, right in ((golds, "sorted", True), (golds, "list", False), (ranked, "sorted", False)):
+        task = task_of(*project(tmp_path, pays.replace("KEY", key), rows, name=f"{key}{right}.py"))
+        assert task.check('["Rome", "Paris"]', rows[0]).correct == right, (key, rows[0])
+
+
+def test_of_several_columns_named_like_a_right_answer_the_one_that_is_paid_is_taken(tmp_path):
+    rows = [{"question": f"Make {22 + i}.", "target": 22 + i, "answer": f"{20 + i} + 2"} for i in range(6)]
+    sums = "def reward(completions, target, **_):\n    return [float('+' in c and eval(c) == t) for c, t in zip(completions, target)]\n"
+    assert task_of(*project(tmp_path, sums, rows)).oracle(rows[0]) == "20 + 2"
+
+
+def test_a_date_that_cannot_be_is_tried(tmp_path):
+    rows = [{"question": f"When was number {i}?", "answer": f"20{10 + i}-0{i + 1}-1{i}"} for i in range(6)]
+    source = """
+        import datetime
+        import re
+
+        def reward(completions, answer, **_):
+            def day(text):
+                found = re.fullmatch(r"(\\d{4})-(\\d\\d)-(\\d\\d)", text.strip(), re.A)
+                return datetime.date(*map(int, found.groups())) if found else None
+            return [float(day(c) == day(a)) for c, a in zip(completions, answer)]
+        """
+    task = task_of(*project(tmp_path, source, rows))
+    found = audit(task, load_rows(task), search_calls=0, catalog=[a for a in crash.ATTACKS if a.id == "crash.impossible"]).findings
+    assert any(f.kind == "fault" and "ValueError" in f.detail for f in found)
+
+
+def test_the_right_answer_in_other_capitals_is_no_honest_wrong_one(tmp_path):
+    rows = [{"question": f"q{i}", "answer": name} for i, name in enumerate(["mercury", "Mercury", "oxygen", "heart", "Jupiter", "iron"])]
+    folds = "def reward(completions, answer, **_):\n    return [float(c.lower() == a.lower()) for c, a in zip(completions, answer)]\n"
+    task = task_of(*project(tmp_path, folds, rows))
+    assert not [f for f in audit(task, load_rows(task), search_calls=0, catalog=[]).findings if f.attack == "honest.wrong"]

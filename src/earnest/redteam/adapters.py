@@ -48,7 +48,25 @@ def task_of(
     function, name = _function_at(where)
     source = load_rows(Task(str(Path(rows).resolve()), _nothing, [], _nothing))
     sample = [row for _, row in source.everything()]
-    gold = gold or _gold_column(sample, function)
+    first: UserError | None = None
+    for column in [gold] if gold else _gold_columns(sample, function):
+        try:
+            return _task_of(where, (function, name), rows, sample, column, prompt, form)
+        except UserError as error:
+            first = first or error
+    raise first or UserError("No column holds a right answer. Name it: --gold COLUMN.")
+
+
+def _task_of(
+    where: str,
+    named: tuple[Any, str],
+    rows: str | Path,
+    sample: Sequence[Row],
+    gold: str,
+    prompt: str | Sequence[str] | None,
+    form: str | None,
+) -> Task:
+    function, name = named
     if all(gold_of(row, gold) in (None, "", []) for row in sample):
         raise UserError(f"No row of '{rows}' has a right answer in the column '{gold}'. Name the column that has: --gold COLUMN.")
     parts = parts_of(function, gold)
@@ -76,20 +94,21 @@ def _nothing(*_: Any) -> Any:
     return None
 
 
-def _gold_column(rows: Sequence[Row], function: Any) -> str:
-    """The one column that is named like a right answer; of several, the one the reward asks for."""
+def _gold_columns(rows: Sequence[Row], function: Any) -> list[str]:
+    """The one column that is named like a right answer; of several, the one the reward asks for, then the others."""
     row = rows[0]
     if isinstance(model := row.get("reward_model"), Mapping) and "ground_truth" in model:
-        return "reward_model.ground_truth"
+        return ["reward_model.ground_truth"]
     named = [name for name in row if name.lower() in GOLDS and any(other.get(name) not in (None, "") for other in rows)]
     if len(named) > 1:
         try:
             wanted = [name for name in named if name in inspect.signature(function).parameters]
         except (TypeError, ValueError):
             wanted = []
-        named = wanted if len(wanted) == 1 else named
+        if len(wanted) == 1:
+            return wanted + [name for name in named if name not in wanted]
     if len(named) == 1:
-        return named[0]
+        return named
     have = ", ".join(row)
     if not named:
         raise UserError(f"No column is named like a right answer; there are: {have}. Name it: --gold COLUMN.")

@@ -43,6 +43,9 @@ _FENCE = re.compile(r"```(\w+)")
 _MARK = re.compile(r"(?<!\w)([A-Z][\w ]{0,30}:)(?=\s|$|[\"'`”’<\[{])", re.MULTILINE)
 _QUOTED = re.compile(r"(?<=[\"'`“‘])([A-Z][\w ]{0,30}:)")
 _HELD = re.compile(r"(?<!\w)([A-Z][\w ]{0,30}:)(?= ?(?:<\w|\[\w|\{\w|\.\.\.|…|[XN]\b))")
+_ORDER = re.compile(
+    r"\bin (?!any )(?:\w+ ){0,2}order\b|\border(?:ed|ing)? (?:by|from|matters)|\b(?:rank|sort|sequence|chronolog|steps\b)", re.IGNORECASE
+)
 _LAST = re.compile(r"\b(?:last|final) line\b", re.IGNORECASE)
 
 
@@ -126,7 +129,7 @@ def _best_paid(task: Task, rows: Sequence[Row], gold: str, given: str | None) ->
             + (f"The first trouble was: {problem} " if problem else "")
             + "Give the form your reward expects, such as --form '<answer>{}</answer>', or another --gold."
         )
-    return replace(best, free=_free(task, cases, best))
+    return replace(best, free=_free(task, cases, best), unordered=_unordered(task, cases, best, asked))
 
 
 def _free(task: Task, cases: Sequence[Case], way: Way) -> frozenset[str]:
@@ -143,6 +146,22 @@ def _free(task: Task, cases: Sequence[Case], way: Way) -> frozenset[str]:
 
         free = {key for key in prose if unmoved(key, lambda text: text.rpartition(" ")[0]) and unmoved(key, lambda _: UNRELATED)}
     return frozenset(free if len(free) < len(golds[0]) else ())
+
+
+def _unordered(task: Task, cases: Sequence[Case], way: Way, prompts: Sequence[str]) -> bool:
+    """Whether lists in JSON may stand in any order: the reward takes them turned round, and no prompt speaks of an order."""
+    golds = [way.cores(case.row)[0] for case in cases]
+    if golds == [_turned(gold) for gold in golds] or any(_ORDER.search(prompt) for prompt in prompts):
+        return False
+    with Asker(task, cases) as asker:
+        (right, _), (turned, _) = (_earned(asker, list(map(way.written, them))) for them in (golds, [_turned(gold) for gold in golds]))
+        return right == turned
+
+
+def _turned(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _turned(item) for key, item in value.items()}
+    return [_turned(item) for item in reversed(value)] if isinstance(value, (list, tuple)) else value
 
 
 def _is_prose(value: Any) -> bool:

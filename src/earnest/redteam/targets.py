@@ -158,8 +158,11 @@ def _wrongs(
     parts = [answer for answer in _other_parts(case, cases) if answer not in candidates] if form.kind == "text" else []
     asked = asker.ask([(position, answer) for answer in [*candidates, *parts]])
     verdicts = {str(a): paid.verdict for a, paid in zip([*candidates, *parts], asked, strict=True)}
+    every = [*candidates, *parts]
     # A check that accepts them all may have the reward's own hole: they are still other answers than this row's.
-    wrong = [a for a in [*candidates, *parts] if verdicts[str(a)] is None or not verdicts[str(a)].correct] or candidates
+    wrong = [a for a in every if verdicts[str(a)] is None or not verdicts[str(a)].correct] or candidates
+    own = _folded(case.oracle)  # the right answer in other capitals is no honest wrong one, whatever a check says
+    wrong = [a for a in wrong if _folded(a) != own] or wrong
     if needs_human(task, case) is False:  # a hand-off that nobody needed is a policy of its own, and no honest wrong answer
         wrong = [a for a in wrong if verdicts[str(a)] is None or not verdicts[str(a)].handed_off] or wrong
     if not wrong:
@@ -168,6 +171,10 @@ def _wrongs(
             "of different answers."
         )
     return wrong[:WRONGS]
+
+
+def _folded(answer: Answer) -> str:
+    return " ".join(str(answer).casefold().split())
 
 
 def _shared(a: Any, b: Any) -> int:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any
 
 from earnest.errors import UserError
@@ -30,12 +31,14 @@ class Way:
         reading: Where in its value the answer stands: "hashes", "box", "first" of a list, "joined" by commas, "whole" of it as JSON, or ""
             for all of a text.
         free: Fields of an answer in JSON that may say anything: prose that the reward does not look at.
+        unordered: Whether the order of lists in JSON does not matter.
     """
 
     form: str
     gold: str
     reading: str
     free: frozenset[str] = frozenset()
+    unordered: bool = False
 
     def oracle(self, row: Row) -> Answer:
         """The right answer of a row, in the form; "" where it has none."""
@@ -56,7 +59,8 @@ class Way:
         said = text if isinstance(text, str) else str((text[-1] if text else {}).get("content") or "")
         core = self.core_of(said)
         golds = self.cores(row) if self.is_json or self.reading == "whole" else map(text_of, self.cores(row))
-        right = core is not None and any(_even(self._bound(core)) == _even(self._bound(own)) for own in golds)
+        even = partial(_even, unordered=self.unordered)
+        right = core is not None and any(even(self._bound(core)) == even(self._bound(own)) for own in golds)
         return Verdict(right, well_formed=core is not None)
 
     check.guessed = True  # type: ignore[attr-defined]  # what it accepts is not certainly right
@@ -160,14 +164,15 @@ def _dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _even(value: Any) -> Any:
+def _even(value: Any, unordered: bool = False) -> Any:
     """A value with white space and the writing of numbers evened out; 1, 1.0 and "1" are equal, true is none of them."""
     if isinstance(value, bool) or value is None:
         return repr(value)
     if isinstance(value, Mapping):
-        return {key: _even(item) for key, item in value.items()}
+        return {key: _even(item, unordered) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_even(item) for item in value]
+        items = [_even(item, unordered) for item in value]
+        return sorted(items, key=repr) if unordered else items
     lines = [line.rstrip() for line in str(value).strip().split("\n")]
     text = "\n".join(lines) if len(lines) > 1 else " ".join(lines[0].split())  # of several lines the indent may count
     number = text.replace("−", "-").replace(",", "") if _NUMBER.fullmatch(text) else ""

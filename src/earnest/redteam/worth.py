@@ -83,6 +83,8 @@ def same(target: Target, answer: Answer) -> bool:
         return isinstance(answer, list) and _deeds(answer) == _deeds(target.case.oracle)
     if not isinstance(answer, str):
         return False
+    if form.kind not in ("code", "sql") and "".join(answer.split()) == "".join(str(target.case.oracle).split()):
+        return True
     if form.kind in ("code", "sql"):
         return folded(answer) == folded(target.case.oracle) or (
             form.kind == "code" and _same_program(form.core, opened(target, answer).core)

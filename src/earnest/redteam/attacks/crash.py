@@ -6,6 +6,7 @@ attack, and most are not asked what they earn: families of their own do that. On
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,12 @@ from earnest.redteam.findings import SLACK
 from earnest.redteam.form import Kind
 from earnest.task import Answer, Message
 
+_SHAPES = (
+    (re.compile(r"\b\d{4}-\d\d-\d\d\b"), ("2023-02-30", "2023-13-01", "0000-00-00", "9999-99-99")),
+    (re.compile(r"\b\d{1,2}[/.]\d{1,2}[/.]\d{4}\b"), ("30/02/2023", "02/30/2023", "99/99/9999", "0/0/0000")),
+    (re.compile(r"\b\d{1,2}:\d\d\b"), ("25:61", "99:99")),
+    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b"), ("999.999.999.999", "0.0.0.0")),
+)
 DEEP = 100_000  # brackets
 LONG = 4_000  # characters of what a slow pattern runs over: enough for cubic time to hang, not for quadratic, which many sound rewards have
 
@@ -195,6 +202,13 @@ def _odd_envelopes(target: Target) -> Iterator[Try]:
     yield from (Try(answer, fair=1.0) for answer in answers)
 
 
+def _impossible(target: Target) -> Iterator[Try]:
+    """Dates, times and addresses of the right shape that cannot be."""
+    core = target.form.core
+    for shape, values in _SHAPES:
+        yield from (Try(target.form.wrap(shape.sub(value, core)), fair=SLACK) for value in values if shape.search(core))
+
+
 def _attack(name: str, build: Any, flaw: str, fix: str, source: str, kinds: frozenset[Kind], fair: float = 1.0) -> Attack:
     def once(target: Target) -> Iterator[Try]:
         for made in build(target) if target.first else ():
@@ -223,6 +237,15 @@ ATTACKS = (
         _ANY,
         "`str.isdigit`, run",
         CHEAP,
+        SLACK,
+    ),
+    _attack(
+        "impossible",
+        _impossible,
+        "A date, time or address that cannot be is paid.",
+        "Catch what reading it may raise, and pay nothing.",
+        "constructed",
+        text_kinds() - {"code", "sql"},
         SLACK,
     ),
     _attack("odd_items", _odd_items, "Lists of anything are paid.", _ANY, "constructed", frozenset({"json"})),

@@ -156,7 +156,7 @@ _WHOLE = "Match the whole text from its first to its last character, with `re.fu
 ATTACKS = (
     _attack(
         "two_answers",
-        _wraps("$Wrong\n$Right", "$Right\n$Wrong", "$Wrong$Right", "$Right or rather $Wrong", "$Right\n$Right"),
+        _wraps("$Wrong\n$Right", "$Right\n$Wrong", "$Wrong$Right", "$Right or rather $Wrong"),
         "Of two answers in the required form the right one is paid.",
         _ONCE,
         "first-match and last-match patterns, run",

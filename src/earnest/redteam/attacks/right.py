@@ -56,7 +56,8 @@ def _whole(change: Callable[[str], Iterable[str]]) -> Build:
 
 def _spaced(target: Target) -> Iterator[Try]:
     core = target.form.core
-    lined = target.form.wrapped in ("hashes", "words") or "\n" in core  # behind a mark it stands on its line; of many, the first is one
+    # Behind a mark the answer stands on its line, and where it has several, white space in front may change the first.
+    lined = target.form.wrapped in ("hashes", "words", "box") or "\n" in core
     if len(core) <= 200:
         around = [f"{core} ", f"{core}\n"] if lined else [f" {core} ", f"{core}\n", f"\n{core}\n\n"]
         yield from (Try(target.form.wrap(other)) for other in around)

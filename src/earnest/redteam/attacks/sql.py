@@ -114,10 +114,14 @@ def _order(target: Target, query: Query) -> Iterator[Try | str]:
 
 def _duplicates(target: Target, query: Query) -> Iterator[Try | str]:
     own = target.form.core.strip().rstrip(";")
+    yield Try(target.form.wrap(f"SELECT * FROM ({own}) AS q UNION ALL SELECT * FROM ({own}) AS p"), fair=IN_FULL)
+
+
+def _distinct(target: Target, query: Query) -> Iterator[Try | str]:
+    """Where a column holds nothing twice this changes nothing."""
     yield from _mutated(target, query, queries.without("distinct"))
     if not query.one_row:
         yield from _mutated(target, query, queries.distinct_added)
-    yield Try(target.form.wrap(f"SELECT * FROM ({own}) AS q UNION ALL SELECT * FROM ({own}) AS p"), fair=IN_FULL)
 
 
 def _columns(target: Target, query: Query) -> Iterator[Try | str]:
@@ -294,6 +298,13 @@ ATTACKS = (
         "Rows are compared as sets, so that repeated or missing duplicates do not count.",
         "Compare rows as bags: how often each is there counts.",
         wrong="contract",
+    ),
+    _attack(
+        "distinct",
+        _distinct,
+        "DISTINCT makes no difference: rows are compared as sets, or none of the data holds one twice.",
+        "Compare rows as bags, on data in which rows repeat.",
+        wrong="conduct",
     ),
     _attack(
         "columns",

@@ -696,7 +696,15 @@ def test_a_quotation_left_out_is_paid_where_all_of_none_are_enough(demand, paid,
 
 @pytest.mark.parametrize(
     ("prompt", "off"),
-    [("within 1% of it", 2), ("within ±0.5", 0.5), ("within 30 days at 12% a year", 0), ("within 3 steps", 0), ("off by 0.25", 0.25)],
+    [
+        ("within 1% of it", 2),
+        ("within ±0.5", 0.5),
+        ("within 30 days at 12% a year", 0),
+        ("within 3 steps", 0),
+        ("off by 0.25", 0.25),
+        ("up to 2% off is fine", 4),
+        ("a relative error of 2%", 4),
+    ],
 )
 def test_a_tolerance_is_what_the_prompt_names_as_one(prompt, off):
     assert float(number._allowed(prompt, Fraction(200))) == off
@@ -772,3 +780,39 @@ def test_the_right_answer_in_other_capitals_is_no_honest_wrong_one(tmp_path):
     folds = "def reward(completions, answer, **_):\n    return [float(c.lower() == a.lower()) for c, a in zip(completions, answer)]\n"
     task = task_of(*project(tmp_path, folds, rows))
     assert not [f for f in audit(task, load_rows(task), search_calls=0, catalog=[]).findings if f.attack == "honest.wrong"]
+
+
+def test_a_fraction_is_attacked_as_a_fraction(tmp_path):
+    rows = [{"question": f"q{i}", "answer": text} for i, text in enumerate(["-7/6", "2/3", "5/12", "-1/4", "3/8", "9/7"])]
+    source = """
+        import re
+        from fractions import Fraction
+
+        def reward(completions, answer, **_):
+            def value(text):
+                found = re.fullmatch(r"-?(\\d{1,9})/([1-9]\\d{0,8})", text.strip(), re.A)
+                return Fraction(int(found[1]), int(found[2])) if found else None
+            return [float(value(c) == value(a)) for c, a in zip(completions, answer)]
+        """
+    assert "num.sign" in wrong_by(tmp_path, source, rows, number.ATTACKS)
+    assert numeral_of("-7/6").like(Fraction(7, 6)) == "7/6" and numeral_of("\\frac{2}{3}").like(Fraction(-1, 3)) == "-\\frac{1}{3}"
+
+
+def test_a_date_with_a_zone_is_tried_where_one_without_is_right(tmp_path):
+    rows = [{"question": f"q{i}", "answer": {"title": f"t{i}", "start": f"2026-03-0{i + 1}T10:00:00"}} for i in range(6)]
+    source = """
+        import json
+        from datetime import datetime
+
+        def reward(completions, answer, **_):
+            def pays(text, gold):
+                try:
+                    start = datetime.fromisoformat(json.loads(text)["start"])
+                except (ValueError, KeyError, TypeError):
+                    return 0.0
+                return float(abs((start - datetime.fromisoformat(gold["start"])).total_seconds()) < 1)
+            return [pays(c, a) for c, a in zip(completions, answer)]
+        """
+    task = task_of(*project(tmp_path, source, rows))
+    found = audit(task, load_rows(task), search_calls=0, catalog=[a for a in crash.ATTACKS if a.id == "crash.impossible"]).findings
+    assert any(f.kind == "fault" and "TypeError" in f.detail for f in found)

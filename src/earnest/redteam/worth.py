@@ -32,6 +32,7 @@ LOOKED_AT = 300  # characters compared letter by letter, which takes quadratic t
 Hole = Literal["worthless", "near", "above"]
 
 _NUMBER = re.compile(r"[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
+_MEASURE = re.compile(r"([-+−]?\d[\d.,]*)\s*([^\W\d_][^\s\d]{0,11})\.?\Z")  # a number with its unit, which may be paid by closeness
 _DENIAL = re.compile(r"\b(?:not|no|never|neither|nor|but|except|wrong|incorrect|false|mistaken|nicht|kein|pas)\b|n't", re.IGNORECASE)
 _MARK = re.compile(r"(<\w+>|\\boxed\{|####|```\w*)\s*\Z")
 _FENCED = re.compile(r"```\w*\s*\n(.*?)\n?\s*```", re.DOTALL)
@@ -90,6 +91,8 @@ def same(target: Target, answer: Answer) -> bool:
             form.kind == "code" and _same_program(form.core, opened(target, answer).core)
         )
     inner = _asserted(target, answer)
+    if (own := _MEASURE.fullmatch(form.core.strip())) and (said := _MEASURE.search(inner)) and own[2].casefold() == said[2].casefold():
+        return _same_number(own[1], said[1])
     if form.kind == "json":
         return any(not parsed.reason and _equal(parsed.value, form.value) for parsed in map(parse_strict, (inner, *_FENCED.findall(inner))))
     gold, given = numeral_of(form.core), numeral_of(inner)

@@ -18,7 +18,7 @@ from earnest.redteam.form import Kind
 from earnest.task import Answer, Message
 
 _SHAPES = (
-    (re.compile(r"\b\d{4}-\d\d-\d\d\b"), ("2023-02-30", "2023-13-01", "0000-00-00", "9999-99-99")),
+    (re.compile(r"(?<!\d)\d{4}-\d\d-\d\d(?!\d)"), ("2023-02-30", "2023-13-01", "0000-00-00", "9999-99-99")),
     (re.compile(r"\b\d{1,2}[/.]\d{1,2}[/.]\d{4}\b"), ("30/02/2023", "02/30/2023", "99/99/9999", "0/0/0000")),
     (re.compile(r"\b\d{1,2}:\d\d\b"), ("25:61", "99:99")),
     (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b"), ("999.999.999.999", "0.0.0.0")),
@@ -206,7 +206,14 @@ def _impossible(target: Target) -> Iterator[Try]:
     """Dates, times and addresses of the right shape that cannot be."""
     core = target.form.core
     for shape, values in _SHAPES:
-        yield from (Try(target.form.wrap(shape.sub(value, core)), fair=SLACK) for value in values if shape.search(core))
+        fair = SLACK if shape.fullmatch(core) else 1.0  # the rest of the answer is right, and may be paid
+        yield from (Try(target.form.wrap(shape.sub(value, core)), fair=fair) for value in values if shape.search(core))
+    for name in fields(target):
+        own = target.form.value[name]
+        if isinstance(own, str) and _SHAPES[0][0].match(own):
+            yield from (
+                Try(target.form.change(**{name: odd}), fair=1.0) for odd in (f"{own[:10]}T10:00:00Z", own[:10], "10000-01-01", "9" * 25)
+            )
 
 
 def _attack(name: str, build: Any, flaw: str, fix: str, source: str, kinds: frozenset[Kind], fair: float = 1.0) -> Attack:

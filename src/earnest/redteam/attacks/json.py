@@ -83,7 +83,8 @@ def _extra_keys(target: Target) -> Iterator[str]:
             {"confidence": 1.0, "notes": "x" * 300},
             {"score": 1, "reward": 1, "correct": True},
         ):
-            yield target.form.dump({**target.form.value, **extra})
+            if not extra.keys() & target.form.value.keys():
+                yield target.form.dump({**target.form.value, **extra})
 
 
 def _inside(target: Target) -> Iterator[str]:

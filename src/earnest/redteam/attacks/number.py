@@ -20,10 +20,11 @@ KINDS: frozenset[Kind] = frozenset({"number", "math", "json"})
 NUMBERS: frozenset[Kind] = frozenset({"number", "math"})
 
 _ALLOWED = re.compile(
-    r"(?:within|tolerance of|accurate to|off by(?: at most| up to)?|±|\+/-)\s*±?\s*"
+    r"(?:within|tolerance(?: of|:)?|accurate to|off by(?: at most| up to)?|error (?:of|below|under)(?: at most| up to)?|±|\+/-)\s*±?\s*"
     r"(?:(\d+(?:\.\d+)?) ?(?:%|percent)|(0?\.\d+)(?!\d))",
     re.IGNORECASE,
 )
+_OFF = re.compile(r"(\d+(?:\.\d+)?) ?(?:%|percent) (?:off|error|deviation|tolerance|margin|difference)", re.IGNORECASE)
 _EXPRESSION = re.compile(r"(?<![\w.])\(?\d[\d.,]*(?:\s*(?:[-+*/×÷^−]|\*\*|\\times|\\cdot)\s*\(?-?\d[\d.,]*\)?)+")
 CLIFF = 0.6  # of the way from wrong to right: between a number and one twice as far off, no kind of closeness falls by more
 TWO_NUMBERS = tuple(template for template in (*TWO, *HEDGED) if "/" not in template)  # 42/1 is 42
@@ -74,7 +75,7 @@ def _inside(slot: Slot, gold: Numeral) -> Iterator[str]:
 
 
 def _sign(slot: Slot, gold: Numeral) -> Iterator[str]:
-    if abs(gold.value) >= 1:
+    if abs(gold.value) >= 1 or (gold.fraction and gold.value):
         other = -gold.value
         yield gold.like(other)
         yield from (f"−{decimal(gold.value)}", f"minus {decimal(gold.value)}", f"negative {decimal(gold.value)}") if other < 0 else ()
@@ -107,6 +108,7 @@ def _near(target: Target) -> Iterator[Try]:
 def _allowed(prompt: str, gold: Fraction) -> Fraction:
     """How far off the prompt itself lets a number be; 0 where it names no tolerance."""
     named = [Fraction(percent) * abs(gold) / 100 if percent else Fraction(own) for percent, own in _ALLOWED.findall(prompt)]
+    named += [Fraction(percent) * abs(gold) / 100 for percent in _OFF.findall(prompt)]
     return max(named, default=Fraction(0))
 
 

@@ -12,16 +12,29 @@ _FRACTION = re.compile(r"(?P<sign>[-−]?)(?:(?P<a>\d{1,50})/(?P<b>\d{1,50})|\\[
 
 @dataclass(frozen=True)
 class Numeral:
-    """A number as it was written: its value, what stands before and behind its digits, and the digits themselves ("" of a fraction)."""
+    """A number as it was written.
+
+    Attributes:
+        value: Its value.
+        before: What stands before its digits.
+        after: What stands behind them.
+        digits: The digits themselves; "" of a fraction.
+        fraction: How a fraction is written: "/", "frac", or "" where it is none.
+    """
 
     value: Fraction
     before: str = ""
     after: str = ""
     digits: str = ""
+    fraction: str = ""
 
     def like(self, value: Fraction | int) -> str:
         """Another value in the same dress."""
-        return self.before + decimal(Fraction(value)) + self.after
+        value = Fraction(value)
+        if self.fraction:
+            top, bottom, sign = abs(value.numerator), value.denominator, "-" if value < 0 else ""
+            return f"{sign}{top}/{bottom}" if self.fraction == "/" else f"{sign}\\frac{{{top}}}{{{bottom}}}"
+        return self.before + decimal(value) + self.after
 
 
 def numeral_of(text: str) -> Numeral | None:
@@ -30,7 +43,8 @@ def numeral_of(text: str) -> Numeral | None:
     fraction = _FRACTION.fullmatch(text)
     if fraction:
         top, bottom = int(fraction["a"] or fraction["c"]), int(fraction["b"] or fraction["d"])
-        return Numeral(Fraction(-top if fraction["sign"] else top, bottom)) if bottom else None
+        value = Fraction(-top if fraction["sign"] else top, bottom) if bottom else None
+        return Numeral(value, fraction="/" if fraction["a"] else "frac") if value is not None else None
     found = _NUMERAL.fullmatch(text)
     if not found or not re.search(r"\d", found["number"]):
         return None

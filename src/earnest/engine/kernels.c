@@ -191,8 +191,8 @@ static inline __attribute__((always_inline)) lanes sums(lanes x[LANES]) {
 #endif
 }
 
-// Dot products of the queries [groups, width] with the rows of `seen`, to [groups, apiece]. Rows are taken a vector's number at a time, by one query
-// after the other, so that they come from near memory for all but the first.
+// Dot products of the queries [groups, width] with the rows of `seen`, to [groups, apiece]. Rows are taken a vector's number at a time, by
+// one query after the other, so that they come from near memory for all but the first.
 static inline __attribute__((always_inline)) void dots_of(float *restrict out, const float *restrict q, const float *restrict rows,
                                                           const int32_t *restrict seen, i64 count, i64 groups, int parts, float scale,
                                                           i64 apiece) {

@@ -609,7 +609,7 @@ def test_another_right_program_is_no_exploit_where_the_check_is_a_guess(tmp_path
             return [float(value(c) is not None and value(c) == value(s)) for c, s in zip(completions, solution)]
         """
     task = task_of(*project(tmp_path, pays, rows))
-    same = Attack("code.other", "code", lambda t: [t.form.wrap(t.form.core + " + 0")], "", "", wrong="conduct")
+    same = Attack("code.other", "code", lambda t: [t.form.wrap(t.form.core + " + 0")], "", "", wrong="contract", contested=True)
     (finding,) = [f for f in audit(task, load_rows(task), search_calls=0, catalog=[same]).findings if f.attack == "code.other"]
     assert finding.certainty == "lead"
 

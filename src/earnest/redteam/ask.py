@@ -23,6 +23,7 @@ import numpy as np
 
 from earnest.errors import UserError
 from earnest.evidence import Case, judge_played, values_of
+from earnest.redteam.way import Way
 from earnest.score import reward_names, weighted_total
 from earnest.task import Answer, Task, Verdict
 
@@ -85,7 +86,7 @@ class Asker:
     @property
     def guessed(self) -> bool:
         """Whether the check is a guess of ours, so that its word alone proves little."""
-        return getattr(self.task.check, "guessed", False)
+        return isinstance(getattr(self.task.check, "__self__", None), Way)
 
     def __enter__(self) -> Asker:
         return self

@@ -1,10 +1,9 @@
 """An attack: one way to get points without doing the work, as a record, and what it may look at to build itself for a row.
 
-Everything an attack writes is known to be wrong before any reward sees it, in one of three ways. "certain": worthless or wrong whatever the
+Everything an attack writes is known to be wrong before any reward sees it, in one of two ways. "certain": worthless or wrong whatever the
 contract says (nothing at all, every label at once, the gold denied). "contract": the right content in a form the contract forbids (words
 behind the JSON, a number as text), so it is wrong only if the task's `check` refuses it too; if the check accepts it, the contract is loose
-on purpose and nothing is reported. "conduct": a program that is wrong only if it does something else, so that a check which compares texts
-cannot say. A control is the same, turned round: a right answer written another way, which must earn full marks.
+on purpose and nothing is reported. A control is the same, turned round: a right answer written another way, which must earn full marks.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from earnest.evidence import Case
 from earnest.redteam.form import Form, Kind
 from earnest.task import Answer
 
-Wrong = Literal["certain", "contract", "conduct"]
+Wrong = Literal["certain", "contract"]
 Expect = Literal["wrong", "right"]
 
 
@@ -110,6 +109,8 @@ class Attack:
         kinds: The forms of answers it applies to; empty for all.
         expect: "right" for a control: a right answer in another writing.
         question: Asked of the user when a control of a doubtful kind is refused by reward and check alike; "" asks nothing.
+        contested: Whether equality with the right answer cannot say if it is right: a program that may do the same, words that may be
+            allowed beside it. Where that is all the check does, what is found is no fact.
     """
 
     id: str
@@ -122,6 +123,7 @@ class Attack:
     kinds: frozenset[Kind] = frozenset()
     expect: Expect = "wrong"
     question: str = ""
+    contested: bool = False
 
     def tries(self, target: Target) -> list[Try]:
         """Its answers to a row."""

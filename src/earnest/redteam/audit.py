@@ -128,7 +128,7 @@ def audit(
             calls = asker.calls
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    found.sort(key=partial(_rank, loose={attack.id for attack in catalog if attack.wrong != "certain"}))
+    found.sort(key=partial(_rank, loose={attack.id for attack in catalog if attack.wrong == "contract"}))
     return Audit(
         task.name,
         dict(zip(asker.names, task.weights, strict=True)),
@@ -230,7 +230,7 @@ def attacked(attack: Attack, ground: Ground, asker: Asker) -> list[Outcome]:
 def _excuse(attack: Attack, control: Paid) -> float | None:
     verdict = control.verdict
     accepted = verdict is not None and verdict.correct and verdict.well_formed is not False
-    return None if attack.wrong != "certain" and accepted else control.total
+    return None if attack.wrong == "contract" and accepted else control.total
 
 
 WRONG_PAID = Attack(

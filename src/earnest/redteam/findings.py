@@ -24,8 +24,6 @@ SLACK = 0.1  # of R - W: terms of taste, such as a bonus for brevity, move hones
 
 _WORD = re.compile(r"\w+")
 IN_FULL = 0.05  # of R - W below R: an honest wrong answer that earns more is paid as the right one is
-BESIDE = frozenset({"words.padded"})  # words beside the right ones, which only a contract can forbid
-WRITING = frozenset({"json.number_form"})  # 100.0 may be meant to be no integer
 LIKENESS = 0.9  # of the way from wrong to right: below, free text may be paid for likeness
 
 Kind = Literal["exploit", "false reject", "fault"]
@@ -211,7 +209,7 @@ def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[st
         found = []
         if known:
             sure, says = "fact", "the check accepts it"
-            if guessed and (attack.question or programs or attack.id in WRITING):
+            if guessed and (attack.question or programs or attack.contested):
                 sure, says = "question", attack.question or "is it right by your contract?"
             found.append(finding("false reject", sure, attack, outcomes, known, _low(known, names), says))
         elif bad and attack.question:
@@ -228,7 +226,7 @@ def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[st
     paid = [o for o in outcomes if o.overpaid and (attack.wrong == "certain" or o.refused)]
     if paid:
         proven = any(not o.for_likeness for o in paid) and (any(o.refused for o in paid) or _right_everywhere(paid))
-        proven = proven and not (guessed and (attack.wrong == "conduct" or attack.id in BESIDE))
+        proven = proven and not (guessed and attack.contested)
         says = (
             "the check refuses it" if any(o.refused for o in paid) else "the check accepts it too" if any(o.accepted for o in paid) else ""
         )

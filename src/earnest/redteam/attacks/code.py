@@ -317,13 +317,16 @@ ATTACKS = (
         wrong="contract",
     ),
     _attack("stub", _stubs, "Functions that compute nothing pass the tests.", HELD_OUT, wrong="contract"),
-    _attack(
-        "mutant",
-        _mutants,
-        "A program with one thing changed, which the check refuses, passes the tests.",
-        HELD_OUT,
-        "measured on public test sets",
-        "conduct",
+    replace(
+        _attack(
+            "mutant",
+            _mutants,
+            "A program with one thing changed, which the check refuses, passes the tests.",
+            HELD_OUT,
+            "measured on public test sets",
+            "contract",
+        ),
+        contested=True,
     ),
     _attack(
         "quoted",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from string import Template
 from typing import Any
 
@@ -397,6 +398,9 @@ ATTACKS = (
     ),
     _attack("key_order", _key_order, "The order of fields counts.", "Compare decoded objects, not text.", right=True),
     _attack("white_space", _white_space, "White space between values counts.", "Compare decoded objects, not text.", right=True),
-    _attack("number_form", number_forms, "100 and 100.0 count as two numbers.", "Compare numbers by value.", right=True),
+    replace(
+        _attack("number_form", number_forms, "100 and 100.0 count as two numbers.", "Compare numbers by value.", right=True),
+        contested=True,
+    ),
     _attack("escapes", _escapes, "A letter written as an escape counts as another.", "Compare decoded objects, not text.", right=True),
 )

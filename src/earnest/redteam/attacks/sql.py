@@ -7,6 +7,7 @@ write to no file but their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from earnest.redteam.attack import Attack, Expect, Target, Try, Wrong
@@ -299,12 +300,15 @@ ATTACKS = (
         "Compare rows as bags: how often each is there counts.",
         wrong="contract",
     ),
-    _attack(
-        "distinct",
-        _distinct,
-        "DISTINCT makes no difference: rows are compared as sets, or none of the data holds one twice.",
-        "Compare rows as bags, on data in which rows repeat.",
-        wrong="conduct",
+    replace(
+        _attack(
+            "distinct",
+            _distinct,
+            "DISTINCT makes no difference: rows are compared as sets, or none of the data holds one twice.",
+            "Compare rows as bags, on data in which rows repeat.",
+            wrong="contract",
+        ),
+        contested=True,
     ),
     _attack(
         "columns",

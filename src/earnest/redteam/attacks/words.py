@@ -210,6 +210,7 @@ ATTACKS = (
         "constructed",
         wrong="contract",
         kinds=KINDS,
+        contested=True,
     ),
     Attack(
         "words.prompt",

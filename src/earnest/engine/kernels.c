@@ -306,7 +306,7 @@ EXPORT void attend(float *restrict out, const float *restrict q, i64 apart, cons
     }
 }
 
-// The gradients to q, as q but contiguous, and to keys and values, [threads, kv_heads, capacity, width], zero at first, whose sums they are.
+// The gradients to q, contiguous, and to keys and values, [threads, kv_heads, capacity, width], zero at first, whose sums they are.
 // With P the weights: dV = P^T dO, dS = P (dO V^T - rowsum(P dO V^T)), dQ = dS K, dK = dS^T Q. `room` holds twice as much.
 EXPORT void attend_back(float *restrict dq, float *restrict d_keys, float *restrict d_values, const float *restrict d_out,
                         const float *restrict q, i64 apart, const float *restrict keys, const float *restrict values, i64 capacity,
@@ -356,7 +356,7 @@ EXPORT void pack(float *restrict panels, const float *restrict weight, i64 out, 
     }
 }
 
-// y [rows, columns], on top of what is there if `more`, from x [rows, deep] and a panel. `next` is fetched, `pace` 1024ths of a line a step.
+// y [rows, columns], added to what is there if `more`, from x [rows, deep] and a panel. `next` is fetched, `pace` 1024ths of a line a step.
 static inline __attribute__((always_inline)) void block_of(float *restrict y, i64 y_apart, const float *restrict x, i64 x_apart,
                                                            const float *restrict panel, i64 deep, int rows, i64 columns, int more,
                                                            const char *restrict next, i64 pace) {

@@ -48,13 +48,13 @@ def task_of(
     function, name = _function_at(where)
     source = load_rows(Task(str(Path(rows).resolve()), _nothing, [], _nothing))
     sample = [row for _, row in source.everything()]
-    first: UserError | None = None
+    errors = []
     for column in [gold] if gold else _gold_columns(sample, function):
         try:
             return _task_of(where, (function, name), rows, sample, column, prompt, form)
         except UserError as error:
-            first = first or error
-    raise first or UserError("No column holds a right answer. Name it: --gold COLUMN.")
+            errors.append(error)
+    raise errors[0]
 
 
 def _task_of(

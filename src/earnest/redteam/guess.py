@@ -61,13 +61,13 @@ def way_of(tasks: Sequence[Task], rows: Sequence[Row], gold: str, form: str | No
     Raises:
         UserError: On nearly all rows right answers earn no more than an empty one, in each form that was tried.
     """
-    first: UserError | None = None
+    errors = []
     for task in tasks:
         try:
             return task, _best_paid(task, rows, gold, form)
         except UserError as error:
-            first = first or error
-    raise first or UserError("There is no reward to ask.")
+            errors.append(error)
+    raise errors[0]
 
 
 def forms_in(prompts: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
+from earnest.redteam.attacks.right import SHORT
 from earnest.redteam.attacks.slots import fairly, likeness
 
 KINDS: frozenset[Kind] = frozenset({"text"})
-SHORT: frozenset[Kind] = frozenset({"text", "label", "choice", "number", "math"})
 GIVEN = 12  # pieces of a question that are given back
 _FORMULA = re.compile(r"[\w.()]{1,30}(?:\s?(?:\*\*|[-+*/^=<>])\s?[\w.()]{1,30}){1,20}")
 _QUOTED = re.compile(r"[\"“][^\"“”\n]{4,300}[\"”]")
@@ -219,7 +219,7 @@ ATTACKS = (
         "The words of the question, in no order, are paid.",
         WHOLE,
         "rubric-reward-lens",
-        kinds=frozenset({"text", "label", "choice", "number", "math"}),
+        kinds=SHORT,
     ),
     Attack(
         "words.given",

@@ -134,13 +134,13 @@ def test_what_is_not_a_number_stays_so():
 def test_attention_of_a_pass_is_softmax_over_what_each_node_sees(seed, nodes, width, kv_heads, groups):
     rng = torch.Generator().manual_seed(seed)
     q, slots = torch.randn(nodes, kv_heads * groups + 2, width, generator=rng)[:, 1:-1], 50
-    keys, values = (torch.randn(kv_heads, slots, width, generator=rng) for _ in range(2))
+    keys, values = (torch.randn(slots, kv_heads, width, generator=rng) for _ in range(2))
     seen = [torch.randperm(slots, generator=rng)[: int(torch.randint(1, slots, (), generator=rng))] for _ in range(nodes)]
-    sight = kernels.Sight.of([own.numpy() for own in seen], np.arange(nodes), np.array([len(own) for own in seen]))
+    sight = kernels.Sight.of([own.numpy() for own in seen], np.arange(nodes), np.array([len(own) for own in seen]), groups)
     got = kernels.attend(kernels.library(), q, (keys, values), sight)
     for node, own in enumerate(seen):
         for head in range(kv_heads * groups):
-            k, v = (store[head // groups, own].double() for store in (keys, values))
+            k, v = (store[own, head // groups].double() for store in (keys, values))
             weights = (k @ q[node, head].double() / width**0.5).softmax(0)
             assert torch.allclose(got[node, head].double(), weights @ v, rtol=1e-4, atol=1e-5)
 
@@ -201,8 +201,8 @@ def test_no_row_of_a_packed_product_depends_on_the_others_to_the_bit():
 def test_kernels_for_shorter_vectors_give_the_same(fewer, monkeypatch, tmp_path):
     torch.manual_seed(0)
     x, weight, q, up = torch.randn(13, 600), torch.randn(150, 600), torch.randn(9, 6, 64), torch.randn(9, 6, 64)
-    pool, paths = (torch.randn(2, 50, 64), torch.randn(2, 50, 64)), [np.arange(40), np.arange(7, 30)]
-    sight = kernels.Sight.of(paths, np.array([0, 1, 0, 1, 0, 1, 0, 1, 0]), np.array([40, 23, 1, 2, 16, 17, 9, 5, 33]))
+    pool, paths = (torch.randn(50, 2, 64), torch.randn(50, 2, 64)), [np.arange(40), np.arange(7, 30)]
+    sight = kernels.Sight.of(paths, np.array([0, 1, 0, 1, 0, 1, 0, 1, 0]), np.array([40, 23, 1, 2, 16, 17, 9, 5, 33]), 3)
 
     def numbers():
         of = kernels.library()

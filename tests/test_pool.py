@@ -20,9 +20,9 @@ TOKENS = st.lists(st.integers(0, 3), min_size=1, max_size=6).map(tuple)
 
 def make(pool=None):
     """A decoder, and the list of how many tokens each of its passes read."""
-    transformer, read = Transformer(tiny.make(FAMILY).model), []
-    run = transformer.run
-    transformer.run = lambda tokens, *rest, **kept: read.append(len(tokens)) or run(tokens, *rest, **kept)
+    transformer, read = Transformer(tiny.make(FAMILY).model, packed=True), []
+    embed = transformer.embed
+    transformer.embed = lambda tokens, depths: read.append(len(tokens)) or embed(tokens, depths)
     return PooledDecoder(transformer, Pool() if pool is None else pool), read
 
 

@@ -52,7 +52,7 @@ def plan(tree: PrefixTree, groups: int, head_dim: int, like: torch.Tensor) -> Pl
         like: A tensor of the kind that attention will get.
     """
     if kernels.serve(like, head_dim):
-        return sight_of(tree, np.arange(len(tree)))
+        return sight_of(tree, np.arange(len(tree)), groups)
     dtype, device = like.dtype, like.device
     parts = []
     for block in tree.blocks(SIZE):
@@ -63,7 +63,7 @@ def plan(tree: PrefixTree, groups: int, head_dim: int, like: torch.Tensor) -> Pl
     return parts
 
 
-def sight_of(tree: PrefixTree, nodes: np.ndarray, slots: np.ndarray | None = None) -> kernels.Sight:
+def sight_of(tree: PrefixTree, nodes: np.ndarray, groups: int, slots: np.ndarray | None = None) -> kernels.Sight:
     """What some nodes of a tree see: the slots of the nodes on their paths; the slot of a node is the node itself if none are given."""
     leaves = np.ones(len(tree), dtype=bool)
     leaves[[parent for parent in tree.parent if parent >= 0]] = False
@@ -72,7 +72,7 @@ def sight_of(tree: PrefixTree, nodes: np.ndarray, slots: np.ndarray | None = Non
         own = np.array(tree.path(leaf))
         path[own] = len(paths)  # whichever path a node is on, its own is the beginning of it
         paths.append(own if slots is None else slots[own])
-    return kernels.Sight.of(paths, path[nodes], np.array(tree.depth)[nodes] + 1)
+    return kernels.Sight.of(paths, path[nodes], np.array(tree.depth)[nodes] + 1, groups)
 
 
 def tree_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, planned: Plan) -> torch.Tensor:
@@ -97,18 +97,13 @@ class _ByPath(torch.autograd.Function):
     def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sight: kernels.Sight) -> torch.Tensor:
         ctx.save_for_backward(q, k, v)
         ctx.sight = sight
-        return kernels.attend(kernels.library(), q, _pool(k, v), sight)
+        return kernels.attend(kernels.library(), q, (k, v), sight)
 
     @staticmethod
     def backward(ctx: Any, d_out: torch.Tensor) -> tuple:
         q, k, v = ctx.saved_tensors
-        dq, (dk, dv) = kernels.attend_back(kernels.library(), d_out, q, _pool(k, v), ctx.sight)
-        return dq, dk.transpose(0, 1), dv.transpose(0, 1), None
-
-
-def _pool(k: torch.Tensor, v: torch.Tensor) -> kernels.Pair:
-    """[U, kv_heads, D] to [kv_heads, U, D]: what a head reads lies together."""
-    return k.transpose(0, 1).contiguous(), v.transpose(0, 1).contiguous()
+        dq, (dk, dv) = kernels.attend_back(kernels.library(), d_out, q, (k, v), ctx.sight)
+        return dq, dk, dv, None
 
 
 class _ByBlock(torch.autograd.Function):

@@ -133,15 +133,27 @@ EXPORT void exponentials(float *y, const float *x, float *restrict most, float *
     }
 }
 
-// Keys and values [nodes, kv_heads, width] into their slots of pools [kv_heads, capacity, width].
-EXPORT void append(float *restrict keys, float *restrict values, i64 capacity, const float *restrict k, i64 k_apart,
-                   const float *restrict v, i64 v_apart, const int32_t *restrict slots, i64 nodes, i64 kv_heads, i64 width) {
-    for (i64 i = 0; i < nodes; i++)
-        for (i64 h = 0; h < kv_heads; h++) {
-            i64 at = (h * capacity + slots[i]) * width;
-            memcpy(keys + at, k + i * k_apart + h * width, width * sizeof(float));
-            memcpy(values + at, v + i * v_apart + h * width, width * sizeof(float));
+// The place of the largest number of each row, the first of equal ones.
+EXPORT void largest(i64 *restrict places, const float *restrict x, i64 rows, i64 width) {
+#pragma omp parallel for schedule(static)
+    for (i64 i = 0; i < rows; i++) {
+        const float *from = x + i * width;
+        float most = -INFINITY;
+        i64 block = 0;
+        for (i64 start = 0; start < width; start += 1024) {
+            i64 end = start + 1024 < width ? start + 1024 : width;
+            float top = -INFINITY;
+#pragma omp simd reduction(max : top)
+            for (i64 j = start; j < end; j++) top = from[j] > top ? from[j] : top;
+            if (top > most) most = top, block = start;
         }
+        places[i] = block;
+        for (i64 j = block; j < width; j++)
+            if (from[j] == most) {
+                places[i] = j;
+                break;
+            }
+    }
 }
 
 // A vector is as long as the registers: the compiler takes longer ones apart through memory, ten times as slow.
@@ -160,175 +172,308 @@ typedef int32_t places __attribute__((vector_size(4 * LANES)));
 #define PICK(a, b, ...) __builtin_shuffle(a, b, (places){__VA_ARGS__})
 #endif
 
-// Sums of as many vectors as one has numbers, as one: halves of two are added side by side, then quarters and so on. Overwrites them.
-static inline __attribute__((always_inline)) lanes sums(lanes x[LANES]) {
+// A square of numbers turned over: blocks beside its diagonal change places, halves first, then quarters and so on.
+static inline __attribute__((always_inline)) void turn_over(lanes x[LANES]) {
+#define EXCHANGE(size, upper, lower)                                 \
+    _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++) {       \
+        if (i & size) continue;                                      \
+        lanes a = x[i], b = x[i + size];                             \
+        x[i] = upper;                                                \
+        x[i + size] = lower;                                         \
+    }
 #if LANES == 16
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; i++)
-        x[i] = PICK(x[2 * i], x[2 * i + 1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-               PICK(x[2 * i], x[2 * i + 1], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-#pragma GCC unroll 8
-    for (int i = 0; i < 4; i++)
-        x[i] = PICK(x[2 * i], x[2 * i + 1], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
-               PICK(x[2 * i], x[2 * i + 1], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
-#pragma GCC unroll 8
-    for (int i = 0; i < 2; i++)
-        x[i] = PICK(x[2 * i], x[2 * i + 1], 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +
-               PICK(x[2 * i], x[2 * i + 1], 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31);
-    return PICK(x[0], x[1], 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
-           PICK(x[0], x[1], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    EXCHANGE(8, PICK(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
+             PICK(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31))
+    EXCHANGE(4, PICK(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27),
+             PICK(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31))
+    EXCHANGE(2, PICK(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
+             PICK(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31))
+    EXCHANGE(1, PICK(a, b, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30),
+             PICK(a, b, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31))
 #elif LANES == 8
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++)
-        x[i] = PICK(x[2 * i], x[2 * i + 1], 0, 1, 2, 3, 8, 9, 10, 11) + PICK(x[2 * i], x[2 * i + 1], 4, 5, 6, 7, 12, 13, 14, 15);
-#pragma GCC unroll 4
-    for (int i = 0; i < 2; i++)
-        x[i] = PICK(x[2 * i], x[2 * i + 1], 0, 1, 4, 5, 8, 9, 12, 13) + PICK(x[2 * i], x[2 * i + 1], 2, 3, 6, 7, 10, 11, 14, 15);
-    return PICK(x[0], x[1], 0, 2, 4, 6, 8, 10, 12, 14) + PICK(x[0], x[1], 1, 3, 5, 7, 9, 11, 13, 15);
+    EXCHANGE(4, PICK(a, b, 0, 1, 2, 3, 8, 9, 10, 11), PICK(a, b, 4, 5, 6, 7, 12, 13, 14, 15))
+    EXCHANGE(2, PICK(a, b, 0, 1, 8, 9, 4, 5, 12, 13), PICK(a, b, 2, 3, 10, 11, 6, 7, 14, 15))
+    EXCHANGE(1, PICK(a, b, 0, 8, 2, 10, 4, 12, 6, 14), PICK(a, b, 1, 9, 3, 11, 5, 13, 7, 15))
 #else
-    for (int i = 0; i < 2; i++) x[i] = PICK(x[2 * i], x[2 * i + 1], 0, 1, 4, 5) + PICK(x[2 * i], x[2 * i + 1], 2, 3, 6, 7);
-    return PICK(x[0], x[1], 0, 2, 4, 6) + PICK(x[0], x[1], 1, 3, 5, 7);
+    EXCHANGE(2, PICK(a, b, 0, 1, 4, 5), PICK(a, b, 2, 3, 6, 7))
+    EXCHANGE(1, PICK(a, b, 0, 4, 2, 6), PICK(a, b, 1, 5, 3, 7))
 #endif
 }
 
-// Dot products of the queries [groups, width] with the rows of `seen`, to [groups, apiece]. Rows are taken a vector's number at a time, by
-// one query after the other, so that they come from near memory for all but the first.
-static inline __attribute__((always_inline)) void dots_of(float *restrict out, const float *restrict q, const float *restrict rows,
-                                                          const int32_t *restrict seen, i64 count, i64 groups, int parts, float scale,
-                                                          i64 apiece) {
-    for (i64 j = 0; j < count; j += LANES)
-        for (i64 g = 0; g < groups; g++) {
-            lanes query[parts], dots[LANES];
-#pragma GCC unroll 32
-            for (int i = 0; i < parts; i++) query[i] = ((const lanes *)q)[g * parts + i];
+// Scores of a block of `rows` queries and as many keys as a vector has numbers, of which both are turned over: [width, all] and a vector
+// for each of `width`. Only those of `many` rows are written.
+static inline __attribute__((always_inline)) void dots(float *restrict out, i64 apiece, const float *restrict queries, i64 all, i64 many,
+                                                       int rows, const lanes *restrict keys, i64 width, float scale) {
+    lanes sum[rows];
+#pragma GCC unroll 24
+    for (int r = 0; r < rows; r++) sum[r] = (lanes){0};
+    for (i64 d = 0; d < width; d++)
+#pragma GCC unroll 24
+        for (int r = 0; r < rows; r++) sum[r] += queries[d * all + r] * keys[d];
+#pragma GCC unroll 24
+    for (int r = 0; r < rows; r++)
+        if (r < many) *(lanes *)(out + r * apiece) = sum[r] * scale;
+}
+
+// Dot products of `many` queries with `count` keys, to [many, apiece], of which up to LANES - 1 behind `count` are written too. As many
+// keys as a vector has numbers are turned over, so that each query meets all of them at once; each product is a sum in the order of
+// `width`, whichever others are made beside it. Queries are turned over too, [width, all]; `turned` holds width vectors. If there are
+// `values`, which come from far memory as the keys do, they are fetched meanwhile, with the keys that are next.
+static void scores_of(float *restrict out, i64 apiece, const float *restrict queries, i64 all, i64 many, const float *const *restrict keys,
+                      i64 count, i64 width, float scale, lanes *restrict turned, const float *const *restrict values) {
+    for (i64 j = 0; j < count; j += LANES) {
+        for (i64 d = 0; d < width; d += LANES) {
+            lanes square[LANES];
 #pragma GCC unroll 16
-            for (int l = 0; l < LANES; l++) {
-                const lanes *row = (const lanes *)rows + (i64)seen[j + l < count ? j + l : count - 1] * parts;
-                dots[l] = query[0] * row[0];
-#pragma GCC unroll 32
-                for (int i = 1; i < parts; i++) dots[l] += query[i] * row[i];
+            for (int l = 0; l < LANES; l++) square[l] = *(const lanes *)(keys[j + l < count ? j + l : count - 1] + d);
+            turn_over(square);
+#pragma GCC unroll 16
+            for (int l = 0; l < LANES; l++) turned[d + l] = square[l];
+            for (int l = 0; l < LANES && values; l++) {
+                __builtin_prefetch(keys[j + LANES + l < count ? j + LANES + l : count - 1] + d);
+                __builtin_prefetch(values[j + l < count ? j + l : count - 1] + d);
             }
-            *(lanes *)(out + g * apiece + j) = sums(dots) * scale;
         }
-}
-
-// Sums of the rows of `seen` by weights [groups, apiece], to [groups, width].
-static inline __attribute__((always_inline)) void mix_of(float *restrict out, const float *restrict weights, const float *restrict rows,
-                                                         const int32_t *restrict seen, i64 count, i64 groups, int parts, i64 apiece) {
-    memset(out, 0, groups * parts * sizeof(lanes));
-    for (i64 j = 0; j < count; j += LANES)
-        for (i64 g = 0; g < groups; g++) {
-            lanes sum[parts], *to = (lanes *)out + g * parts;
-#pragma GCC unroll 32
-            for (int i = 0; i < parts; i++) sum[i] = to[i];
-            for (i64 l = j; l < j + LANES && l < count; l++) {
-                const lanes *row = (const lanes *)rows + (i64)seen[l] * parts;
-#pragma GCC unroll 32
-                for (int i = 0; i < parts; i++) sum[i] += weights[g * apiece + l] * row[i];
-            }
-#pragma GCC unroll 32
-            for (int i = 0; i < parts; i++) to[i] = sum[i];
+        for (i64 r = 0; r < many;) {
+            i64 left = many - r;
+#define DOTS(rows) dots(out + r * apiece + j, apiece, queries + r, all, left, rows, turned, width, scale), r += rows
+#if LANES == 16
+            if (left > 12) DOTS(24);
+            else
+#endif
+            if (left > 6) DOTS(12);
+            else if (left > 3) DOTS(6);
+            else DOTS(3);
         }
-}
-
-// To each row of `seen`, the sum of vectors [groups, width] by its weights [groups, apiece]: the other way about.
-static inline __attribute__((always_inline)) void spread_of(float *restrict rows, const float *restrict weights, const float *restrict x,
-                                                            const int32_t *restrict seen, i64 count, i64 groups, int parts, i64 apiece) {
-    for (i64 j = 0; j < count; j++) {
-        lanes *row = (lanes *)rows + (i64)seen[j] * parts, sum[parts];
-#pragma GCC unroll 32
-        for (int i = 0; i < parts; i++) sum[i] = row[i];
-        for (i64 g = 0; g < groups; g++)
-#pragma GCC unroll 32
-            for (int i = 0; i < parts; i++) sum[i] += weights[g * apiece + j] * ((const lanes *)x)[g * parts + i];
-#pragma GCC unroll 32
-        for (int i = 0; i < parts; i++) row[i] = sum[i];
     }
 }
 
-// In place, each of the rows [groups, apiece] to its softmax.
-static void softmax_of(float *x, i64 count, i64 groups, i64 apiece) {
-    for (i64 g = 0; g < groups; g++) {
+// A piece of `parts` vectors of `rows` rows of the sums below.
+static inline __attribute__((always_inline)) void sums(float *const *restrict out, int rows, const float *restrict weights, i64 row,
+                                                       i64 step, const float *const *restrict x, i64 count, i64 at, int parts, int more) {
+    lanes sum[rows][parts];
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int i = 0; i < parts; i++) sum[r][i] = more ? ((const lanes *)(out[r] + at))[i] : (lanes){0};
+    for (i64 k = 0; k < count; k++) {
+        const lanes *from = (const lanes *)(x[k] + at);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+            for (int i = 0; i < parts; i++) sum[r][i] += weights[r * row + k * step] * from[i];
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int i = 0; i < parts; i++) ((lanes *)(out[r] + at))[i] = sum[r][i];
+}
+
+// To each of `many` rows of `out`, or added to it if `more`, the sum of `count` rows of x, weighted by weights[r * row + k * step], in order.
+static inline __attribute__((always_inline)) void mix_of(float *const *restrict out, i64 many, const float *restrict weights, i64 row,
+                                                         i64 step, const float *const *restrict x, i64 count, i64 width, int more) {
+    enum { TALL = 6, PARTS = LANES == 16 ? 4 : 2 };  // 24 sums in 32 registers, or 12 in 16
+    for (i64 r = 0; r < many; r += TALL)
+        for (i64 at = 0, parts = PARTS; at < width; at += parts * LANES) {
+            if (at + PARTS * LANES > width) parts = 1;
+#define SUMS(rows)                                                                                        \
+    case rows:                                                                                            \
+        if (parts == PARTS) sums(out + r, rows, weights + r * row, row, step, x, count, at, PARTS, more); \
+        else sums(out + r, rows, weights + r * row, row, step, x, count, at, 1, more);                    \
+        break;
+            switch (many - r < TALL ? many - r : TALL) { SUMS(1) SUMS(2) SUMS(3) SUMS(4) SUMS(5) SUMS(6) }
+        }
+}
+
+// In place, the first `count` of each of the rows [many, apiece] to their softmax, and what follows up to `shared` to zero.
+static void softmax_of(float *x, i64 count, i64 many, i64 apiece, i64 shared) {
+    i64 whole = (count + LANES - 1) / LANES * LANES;  // loops of whole vectors alone: a rest one by one takes as long as all before it
+    for (i64 g = 0; g < many; g++) {
         float *row = x + g * apiece, top = -INFINITY, total = 0;
+        for (i64 j = count; j < whole; j++) row[j] = -INFINITY;
 #pragma omp simd reduction(max : top)
-        for (i64 j = 0; j < count; j++) top = row[j] > top ? row[j] : top;
+        for (i64 j = 0; j < whole; j++) top = row[j] > top ? row[j] : top;
 #pragma omp simd reduction(+ : total)
-        for (i64 j = 0; j < count; j++) {
+        for (i64 j = 0; j < whole; j++) {
             float e = exp_of(row[j] - top);
             row[j] = e;
             total += e;
         }
+        float share = 1 / total;
 #pragma omp simd
-        for (i64 j = 0; j < count; j++) row[j] /= total;
+        for (i64 j = 0; j < whole; j++) row[j] *= share;
+        for (i64 j = count; j < (shared > whole ? shared : whole); j++) row[j] = 0;
     }
 }
 
 // In place, from the gradient to weights P to that to what softmax was taken of: P (x - sum(P x)), scaled.
-static void slopes_of(float *restrict x, const float *restrict weights, i64 count, i64 groups, float scale, i64 apiece) {
-    for (i64 g = 0; g < groups; g++) {
+static void slopes_of(float *restrict x, const float *restrict weights, i64 count, i64 many, float scale, i64 apiece, i64 shared) {
+    i64 whole = (count + LANES - 1) / LANES * LANES;
+    for (i64 g = 0; g < many; g++) {
         float *slope = x + g * apiece, mean = 0;
         const float *weight = weights + g * apiece;
+        for (i64 j = count; j < whole; j++) slope[j] = 0;
 #pragma omp simd reduction(+ : mean)
-        for (i64 j = 0; j < count; j++) mean += weight[j] * slope[j];
+        for (i64 j = 0; j < whole; j++) mean += weight[j] * slope[j];
 #pragma omp simd
-        for (i64 j = 0; j < count; j++) slope[j] = weight[j] * (slope[j] - mean) * scale;
+        for (i64 j = 0; j < whole; j++) slope[j] = weight[j] * (slope[j] - mean) * scale;
+        for (i64 j = count; j < shared; j++) slope[j] = 0;
     }
 }
 
-// A number of vectors known beforehand stays in registers.
-#define BY_PARTS(call)            \
-    switch (width / LANES) {      \
-    case 4: call(4); break;       \
-    case 8: call(8); break;       \
-    case 16: call(16); break;     \
-    case 32: call(32); break;     \
-    default: call((int)(width / LANES)); \
-    }
+// What attention is told. Queries [nodes, kv_heads * groups, width], `q_apart` between nodes; keys and values [slots, kv_heads, width],
+// `apart` between slots; the width a multiple of 16. Node i sees the `counts[i]` slots, at least one, from seen[starts[i]]. Nodes are taken
+// together in tiles, from firsts[t] to firsts[t + 1]. The first `shared[t]` slots of each are those of the node that sees most of the
+// tile, as far as it sees so many. `most` is 15 more than any node sees, and no tile has more than `tall` nodes.
+typedef struct {
+    const float *q, *keys, *values;
+    const int32_t *seen;
+    const i64 *starts, *counts, *firsts, *shared;
+    i64 q_apart, k_apart, v_apart, tiles, kv_heads, groups, width, most, tall;
+} Seen;
 
-// Attention of nodes, to [nodes, kv_heads * groups, width], the width a multiple of 16. Node i sees the `counts[i]` slots from
-// seen[starts[i]], at least one, of pools [kv_heads, capacity, width]; `room` holds groups * apiece numbers a thread, and apiece is 15
-// more than any node sees.
-EXPORT void attend(float *restrict out, const float *restrict q, i64 apart, const float *restrict keys, const float *restrict values,
-                   i64 capacity, const int32_t *restrict seen, const i64 *restrict starts, const i64 *restrict counts, i64 nodes,
-                   i64 kv_heads, i64 groups, i64 width, float *restrict room, i64 apiece, i64 threads) {
+// Where a thread works: the rows it reads and writes, by their addresses, and the scores of a tile, twice on the way back.
+typedef struct {
+    i64 all;  // rows of a tile at most, and some more to read without harm
+    lanes *turned;
+    float *turned_queries, *turned_ups, *weights, *slopes;
+    const float **queries, **ups, **keys, **values;
+    float **outs, **d_keys, **d_values;
+} Desk;
+
+// Puts the desk up in `room`; returns how many bytes that takes.
+static i64 put_up(Desk *at, char *room, const Seen *s) {
+    char *free = room;
+#define TAKE(what, count) at->what = (void *)free, free += ((count) * sizeof(*at->what) + 63) / 64 * 64
+    i64 all = at->all = s->tall * s->groups + 24;
+    TAKE(turned, s->width);
+    TAKE(turned_queries, all * s->width);
+    TAKE(turned_ups, all * s->width);
+    TAKE(weights, all * s->most);
+    TAKE(slopes, all * s->most);
+    TAKE(queries, all);
+    TAKE(ups, all);
+    TAKE(outs, all);
+    TAKE(keys, s->most);
+    TAKE(values, s->most);
+    TAKE(d_keys, s->most);
+    TAKE(d_values, s->most);
+    return free - room;
+}
+
+EXPORT i64 room_of(const Seen *s) {
+    Desk at;
+    return put_up(&at, 0, s);
+}
+
+// Rows of a tile that see the same slots, [from, to) of each one's own: all of them those that are shared, each node the rest of its own.
+typedef struct {
+    i64 row, many, from, to;
+    const int32_t *seen;
+} Piece;
+
+static Piece piece_of(const Seen *s, i64 tile, i64 i) {
+    i64 first = s->firsts[tile], last = s->firsts[tile + 1] - 1, shared = s->shared[tile];
+    if (i) {
+        i64 node = first + i - 1, count = s->counts[node];
+        return (Piece){(i - 1) * s->groups, s->groups, count < shared ? count : shared, count, s->seen + s->starts[node]};
+    }
+    while (s->counts[last] < shared) last--;
+    return (Piece){0, (s->firsts[tile + 1] - first) * s->groups, 0, shared, s->seen + s->starts[last]};
+}
+
+// The addresses of a piece's rows in an array.
+static void find(const float **restrict to, const float *array, i64 apart, Piece p) {
+    for (i64 j = p.from; j < p.to; j++) to[j] = array + p.seen[j] * apart;
+}
+
+// The addresses of a tile's rows in an array of [nodes, kv_heads * groups, width].
+static void find_rows(const float **restrict to, const float *array, i64 apart, const Seen *s, i64 tile, i64 head) {
+    for (i64 node = s->firsts[tile]; node < s->firsts[tile + 1]; node++)
+        for (i64 g = 0; g < s->groups; g++) *to++ = array + node * apart + (head * s->groups + g) * s->width;
+}
+
+static void turn_rows(float *restrict to, i64 all, const float *const *restrict rows, i64 many, i64 width) {
+    for (i64 r = 0; r < many; r += LANES)
+        for (i64 d = 0; d < width; d += LANES) {
+            lanes square[LANES];
+#pragma GCC unroll 16
+            for (int l = 0; l < LANES; l++) square[l] = *(const lanes *)(rows[r + l < many ? r + l : many - 1] + d);
+            turn_over(square);
+#pragma GCC unroll 16
+            for (int l = 0; l < LANES; l++) *(lanes *)(to + (d + l) * all + r) = square[l];
+        }
+}
+
+// Attention of nodes, to [nodes, kv_heads * groups, width]; `room` holds a desk a thread. A thread takes all heads of a tile, which lie
+// side by side in memory.
+EXPORT void attend(float *restrict out, const Seen *restrict s, char *restrict room, i64 threads) {
+    i64 groups = s->groups, width = s->width, most = s->most;
     float scale = 1 / sqrtf(width);
-#pragma omp parallel for schedule(static, 1) num_threads(threads)
-    for (i64 i = 0; i < nodes * kv_heads; i++) {
-        i64 node = i / kv_heads, head = i % kv_heads, at = head * capacity * width, count = counts[node];
-        const float *queries = q + node * apart + head * groups * width;
-        const int32_t *own = seen + starts[node];
-        float *weights = room + omp_get_thread_num() * groups * apiece;
-#define FORWARD(parts)                                                              \
-    dots_of(weights, queries, keys + at, own, count, groups, parts, scale, apiece); \
-    softmax_of(weights, count, groups, apiece);                                     \
-    mix_of(out + i * groups * width, weights, values + at, own, count, groups, parts, apiece)
-        BY_PARTS(FORWARD)
+#pragma omp parallel for schedule(dynamic, s->kv_heads) num_threads(threads)
+    for (i64 task = 0; task < s->tiles * s->kv_heads; task++) {
+        i64 tile = task / s->kv_heads, head = task % s->kv_heads, nodes = s->firsts[tile + 1] - s->firsts[tile];
+        Desk at;
+        put_up(&at, room + omp_get_thread_num() * room_of(s), s);
+        find_rows(at.queries, s->q, s->q_apart, s, tile, head);
+        find_rows((const float **)at.outs, out, s->kv_heads * groups * width, s, tile, head);
+        turn_rows(at.turned_queries, at.all, at.queries, nodes * groups, width);
+        for (i64 i = 0; i <= nodes; i++) {
+            Piece p = piece_of(s, tile, i);
+            find(at.keys, s->keys + head * width, s->k_apart, p);
+            find(at.values, s->values + head * width, s->v_apart, p);
+            scores_of(at.weights + p.row * most + p.from, most, at.turned_queries + p.row, at.all, p.many, at.keys + p.from, p.to - p.from, width,
+                      scale, at.turned, p.many < 32 ? at.values + p.from : 0);
+            if (i) softmax_of(at.weights + p.row * most, p.to, groups, most, s->shared[tile]);
+        }
+        for (i64 i = 0; i <= nodes; i++) {
+            Piece p = piece_of(s, tile, i);
+            if (i && p.from == p.to) continue;
+            find(at.values, s->values + head * width, s->v_apart, p);
+            mix_of(at.outs + p.row, p.many, at.weights + p.row * most + p.from, most, 1, at.values + p.from, p.to - p.from, width, i > 0);
+        }
     }
 }
 
-// The gradients to q, contiguous, and to keys and values, [threads, kv_heads, capacity, width], zero at first, whose sums they are.
-// With P the weights: dV = P^T dO, dS = P (dO V^T - rowsum(P dO V^T)), dQ = dS K, dK = dS^T Q. `room` holds twice as much.
-EXPORT void attend_back(float *restrict dq, float *restrict d_keys, float *restrict d_values, const float *restrict d_out,
-                        const float *restrict q, i64 apart, const float *restrict keys, const float *restrict values, i64 capacity,
-                        const int32_t *restrict seen, const i64 *restrict starts, const i64 *restrict counts, i64 nodes, i64 kv_heads,
-                        i64 groups, i64 width, float *restrict room, i64 apiece, i64 threads) {
+// The gradients to q, contiguous, and to keys and values, [threads, slots, kv_heads, width], zero at first, whose sums they are. With P the
+// weights: dV = P^T dO, dS = P (dO V^T - rowsum(P dO V^T)), dQ = dS K, dK = dS^T Q.
+EXPORT void attend_back(float *restrict dq, float *restrict d_keys, float *restrict d_values, const float *restrict d_out, i64 slots,
+                        const Seen *restrict s, char *restrict room, i64 threads) {
+    i64 groups = s->groups, width = s->width, most = s->most, wide = s->kv_heads * width;
     float scale = 1 / sqrtf(width);
-#pragma omp parallel for schedule(static, 1) num_threads(threads)
-    for (i64 i = 0; i < nodes * kv_heads; i++) {
-        i64 node = i / kv_heads, head = i % kv_heads, at = head * capacity * width, count = counts[node], thread = omp_get_thread_num();
-        i64 own_at = thread * kv_heads * capacity * width + at;
-        const float *queries = q + node * apart + head * groups * width, *up = d_out + i * groups * width;
-        const int32_t *own = seen + starts[node];
-        float *weights = room + thread * 2 * groups * apiece, *slopes = weights + groups * apiece;
-#define BACKWARD(parts)                                                                   \
-    dots_of(weights, queries, keys + at, own, count, groups, parts, scale, apiece);       \
-    softmax_of(weights, count, groups, apiece);                                           \
-    dots_of(slopes, up, values + at, own, count, groups, parts, 1, apiece);               \
-    spread_of(d_values + own_at, weights, up, own, count, groups, parts, apiece);         \
-    slopes_of(slopes, weights, count, groups, scale, apiece);                             \
-    spread_of(d_keys + own_at, slopes, queries, own, count, groups, parts, apiece);       \
-    mix_of(dq + i * groups * width, slopes, keys + at, own, count, groups, parts, apiece)
-        BY_PARTS(BACKWARD)
+#pragma omp parallel for schedule(dynamic, s->kv_heads) num_threads(threads)
+    for (i64 task = 0; task < s->tiles * s->kv_heads; task++) {
+        i64 tile = task / s->kv_heads, head = task % s->kv_heads, nodes = s->firsts[tile + 1] - s->firsts[tile];
+        i64 thread = omp_get_thread_num(), own = thread * slots * wide + head * width;
+        Desk at;
+        put_up(&at, room + thread * room_of(s), s);
+        find_rows(at.queries, s->q, s->q_apart, s, tile, head);
+        find_rows(at.ups, d_out, wide * groups, s, tile, head);
+        find_rows((const float **)at.outs, dq, wide * groups, s, tile, head);
+        turn_rows(at.turned_queries, at.all, at.queries, nodes * groups, width);
+        turn_rows(at.turned_ups, at.all, at.ups, nodes * groups, width);
+        for (i64 i = 0; i <= nodes; i++) {
+            Piece p = piece_of(s, tile, i);
+            i64 place = p.row * most + p.from, count = p.to - p.from;
+            find(at.keys, s->keys + head * width, s->k_apart, p);
+            find(at.values, s->values + head * width, s->v_apart, p);
+            scores_of(at.weights + place, most, at.turned_queries + p.row, at.all, p.many, at.keys + p.from, count, width, scale, at.turned, 0);
+            scores_of(at.slopes + place, most, at.turned_ups + p.row, at.all, p.many, at.values + p.from, count, width, 1, at.turned, 0);
+            if (!i) continue;
+            softmax_of(at.weights + p.row * most, p.to, groups, most, s->shared[tile]);
+            slopes_of(at.slopes + p.row * most, at.weights + p.row * most, p.to, groups, scale, most, s->shared[tile]);
+        }
+        for (i64 i = 0; i <= nodes; i++) {
+            Piece p = piece_of(s, tile, i);
+            if (i && p.from == p.to) continue;
+            i64 place = p.row * most + p.from, count = p.to - p.from;
+            find(at.keys, s->keys + head * width, s->k_apart, p);
+            find((const float **)at.d_keys, d_keys + own, wide, p);
+            find((const float **)at.d_values, d_values + own, wide, p);
+            mix_of(at.outs + p.row, p.many, at.slopes + place, most, 1, at.keys + p.from, count, width, i > 0);
+            mix_of(at.d_values + p.from, count, at.weights + place, 1, most, at.ups + p.row, p.many, width, 1);
+            mix_of(at.d_keys + p.from, count, at.slopes + place, 1, most, at.queries + p.row, p.many, width, 1);
+        }
     }
 }
 
@@ -424,4 +569,65 @@ EXPORT void product(float *restrict y, const float *restrict x, i64 apart, const
                 }
             }
         }
+}
+
+// The layers of a model that only reads.
+
+// The weights of a layer, packed, and the pool of its keys and values. A bias or a norm of heads may be missing.
+typedef struct {
+    const float *norm1, *qk_norm, *qkv, *qkv_bias, *out, *out_bias, *norm2, *up, *up_bias, *down, *down_bias;
+    float *keys, *values;
+} Weights;
+
+static void add(float *restrict x, i64 apart, const float *restrict y, i64 y_apart, i64 rows, i64 width) {
+    for (i64 i = 0; i < rows; i++)
+#pragma omp simd
+        for (i64 j = 0; j < width; j++) x[i * apart + j] += y[i * y_apart + j];
+}
+
+// y = x W^T + bias.
+static void project(float *restrict y, const float *restrict x, const float *restrict panels, const float *bias, i64 rows, i64 out, i64 in,
+                    i64 threads) {
+    product(y, x, in, panels, rows, out, in, threads);
+    if (bias) add(y, out, bias, 0, rows, out);
+}
+
+// All layers over x [nodes, hidden], in place: of the last, only the rows `keep`, in rising order, which come to stand first. The keys and
+// values of the nodes go into `slots`; `s` tells what they see there, its arrays of numbers are set here. Epsilons are those of the first
+// norm, the norm of heads and the second. `room` holds nodes * (hidden + heads * width + 2 * (heads + 2 * kv_heads) * width + 3 * inner).
+EXPORT void run_layers(float *restrict x, const Weights *restrict layers, i64 count, Seen *restrict s, i64 nodes, const i64 *restrict slots,
+                       const i64 *restrict keep, i64 kept, const float *restrict cos, const float *restrict sin, i64 hidden, i64 inner,
+                       const float *restrict epsilons, float *restrict room, char *restrict desks, i64 threads) {
+    i64 width = s->width, kv = s->kv_heads, heads = kv * s->groups, wide = (heads + 2 * kv) * width, size = kv * width;
+    float *h = room, *qkv = h + nodes * hidden, *turned = qkv + nodes * wide, *seen = turned + nodes * wide;
+    float *both = seen + nodes * heads * width, *gated = both + nodes * 2 * inner;
+    s->q = turned, s->q_apart = (heads + kv) * width, s->k_apart = s->v_apart = size;
+    for (i64 l = 0; l < count; l++) {
+        const Weights *w = layers + l;
+        i64 rows = l < count - 1 ? nodes : kept;
+        rms_norm(h, x, hidden, w->norm1, nodes, 1, hidden, epsilons[0]);
+        project(qkv, h, w->qkv, w->qkv_bias, nodes, wide, hidden, threads);
+        if (w->qk_norm) {  // by way of `both`, which is free here
+            rms_norm(both, qkv, wide, w->qk_norm, nodes, heads + kv, width, epsilons[1]);
+            rotate(turned, both, s->q_apart, cos, sin, nodes, heads + kv, width, 1);
+        } else
+            rotate(turned, qkv, wide, cos, sin, nodes, heads + kv, width, 1);
+        for (i64 i = 0; i < nodes; i++) {
+            memcpy(w->keys + slots[i] * size, turned + i * s->q_apart + heads * width, size * sizeof(float));
+            memcpy(w->values + slots[i] * size, qkv + i * wide + s->q_apart, size * sizeof(float));
+        }
+        s->keys = w->keys, s->values = w->values;
+        attend(seen, s, desks, threads);
+        for (i64 i = 0; rows < nodes && i < rows; i++) {
+            memmove(x + i * hidden, x + keep[i] * hidden, hidden * sizeof(float));
+            memmove(seen + i * heads * width, seen + keep[i] * heads * width, heads * width * sizeof(float));
+        }
+        project(h, seen, w->out, w->out_bias, rows, hidden, heads * width, threads);
+        add(x, hidden, h, hidden, rows, hidden);
+        rms_norm(h, x, hidden, w->norm2, rows, 1, hidden, epsilons[2]);
+        project(both, h, w->up, w->up_bias, rows, 2 * inner, hidden, threads);
+        gate(gated, both, rows, inner);
+        project(h, gated, w->down, w->down_bias, rows, hidden, inner, threads);
+        add(x, hidden, h, hidden, rows, hidden);
+    }
 }

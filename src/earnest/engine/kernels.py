@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ SOURCE = Path(__file__).with_name("kernels.c")
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
 LANES = 16  # numbers of a vector in kernels.c, at most
+TILE_ROWS, TILE_SCORES = 48, 2**18  # queries of a tile of attention, and scores: a megabyte, which near memory holds
 BACK_THREADS = 8  # on the way back each thread has gradients of all keys and values
 KINDS = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
 ARGUMENTS = {  # p for an array, i for a count, f for a number
@@ -40,11 +42,12 @@ ARGUMENTS = {  # p for an array, i for a count, f for a number
     "gate_back": "pppii",
     "rotate": "ppippiiif",
     "exponentials": "pppppfii",
-    "append": "ppipipipiii",
-    "attend": "ppippipppiiiipii",
-    "attend_back": "pppppippipppiiiipii",
+    "attend": "pppi",
+    "attend_back": "ppppippi",
     "pack": "ppii",
     "product": "ppipiiii",
+    "run_layers": "ppipippippiipppi",
+    "largest": "ppii",
 }
 
 
@@ -61,6 +64,7 @@ def library() -> ctypes.CDLL | None:
         for name, kinds in ARGUMENTS.items():
             function = getattr(compiled, name)
             function.argtypes, function.restype = [KINDS[kind] for kind in kinds], None
+        compiled.room_of.argtypes, compiled.room_of.restype = [ctypes.c_void_p], ctypes.c_int64
         return compiled
     return None
 
@@ -190,40 +194,133 @@ def exponentials(x: torch.Tensor, temperature: float = 1.0, into: torch.Tensor |
     return Exponentials(into, most, total, mixed)
 
 
-def append(of: ctypes.CDLL, pool: Pair, new: Pair, slots: torch.Tensor) -> None:
-    """Keys and values [N, kv_heads, D] into slots, int32 [N], of a pool [kv_heads, capacity, D]."""
-    (keys, values), (k, v), (_, capacity, width) = pool, map(_rows, new), pool[0].shape
-    at = (keys.data_ptr(), values.data_ptr(), capacity, k.data_ptr(), k.stride(0), v.data_ptr(), v.stride(0), slots.data_ptr())
-    of.append(*at, len(k), k.shape[1], width)
+class Seen(ctypes.Structure):
+    """What attention is told; see kernels.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("q", "keys", "values", "seen", "starts", "counts", "firsts", "shared")),
+        *((name, ctypes.c_int64) for name in ("q_apart", "k_apart", "v_apart", "tiles", "kv_heads", "groups", "width", "most", "tall")),
+    )
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What each of N nodes sees: of `seen`, so many from there on.
+    """What each of N nodes sees: of `seen`, so many from there on. Neighbours that see much the same are taken together, in T tiles.
 
     Attributes:
         seen: int32 [...], slots.
         starts: int64 [N].
         counts: int64 [N], at least 1.
-        most: The largest of them.
+        firsts: int64 [T + 1], the first node of each tile, and N.
+        shared: int64 [T], how many slots the nodes of a tile have in common, the first ones of each; a node may see fewer.
     """
 
     seen: torch.Tensor
     starts: torch.Tensor
     counts: torch.Tensor
-    most: int
+    firsts: torch.Tensor
+    shared: torch.Tensor
 
     @staticmethod
-    def of(paths: Sequence[np.ndarray], path: np.ndarray, counts: np.ndarray) -> Sight:
-        """From paths of slots: node i sees the first `counts[i]` of path `path[i]`."""
+    def of(paths: Sequence[np.ndarray], path: np.ndarray, counts: np.ndarray, groups: int) -> Sight:
+        """From paths of slots: node i sees the first `counts[i]` of path `path[i]`, with each of the query heads of a key head."""
         starts = np.cumsum([0, *(len(slots) for slots in paths[:-1])])[path]
-        seen = torch.from_numpy(np.concatenate(paths).astype(np.int32))
-        return Sight(seen, torch.from_numpy(starts), torch.from_numpy(counts.astype(np.int64)), int(counts.max()))
+        columns = (starts, counts.astype(np.int64), *_tiles(paths, path.tolist(), counts.tolist(), groups))
+        return Sight(torch.from_numpy(np.concatenate(paths).astype(np.int32)), *map(torch.from_numpy, columns))
 
-    @property
-    def apiece(self) -> int:
-        """Numbers that one query's weights take: the kernels work on `LANES` at a time."""
-        return self.most + LANES - 1
+
+def _tiles(paths: Sequence[np.ndarray], path: Sequence[int], counts: Sequence[int], groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """`firsts` and `shared` of a Sight.
+
+    A tile of n nodes that share m slots reads them once in place of n times. Of nodes on one path the next one sees all that the others
+    see, and m grows; a node that sees other slots joins where that saves more than the tile loses, as no more can be shared than what it
+    sees too. There are some tiles for each thread.
+    """
+    room = max(1, TILE_SCORES // (max(counts) + LANES))
+    tall = max(1, min(-(-len(path) // (2 * torch.get_num_threads())), min(TILE_ROWS, room) // groups))
+    firsts, shared, most = [0], [counts[0]], counts[0]
+    for node in range(1, len(path)):
+        before, nodes, count = shared[-1], node - firsts[-1], counts[node]
+        common = min(before, count)
+        if path[node] != path[node - 1]:
+            apart = np.flatnonzero(paths[path[node]][:common] != paths[path[node - 1]][:common])
+            common = int(apart[0]) if len(apart) else common
+        follows = common == before == most and nodes * (count - before) <= LANES  # what the others do not see of it is little
+        if nodes < tall and (follows or common == count or nodes * common > (nodes - 1) * before):
+            shared[-1] = max(count, before) if follows or common == count else common
+            most = max(most, count)
+        else:
+            firsts.append(node)
+            shared.append(count)
+            most = count
+    return np.array([*firsts, len(path)]), np.array(shared)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """The layers of a model that only reads.
+
+    Attributes:
+        weights: int64 [layers, 11], addresses of what makes a layer up, in the order of kernels.c; 0 for what it has not.
+        epsilons: float32 [3], of the first norm, the norm of heads and the second.
+        hidden: Numbers of a hidden state.
+        inner: Numbers between the gate and what follows.
+        heads: Query heads.
+    """
+
+    weights: np.ndarray
+    epsilons: np.ndarray
+    hidden: int
+    inner: int
+    heads: int
+
+
+def run_layers(
+    of: ctypes.CDLL,
+    frozen: Frozen,
+    x: torch.Tensor,
+    turns: Pair,
+    pool: Sequence[Pair],
+    slots: np.ndarray,
+    sight: Sight,
+    keep: np.ndarray | None = None,
+) -> torch.Tensor:
+    """Run N nodes through all layers in one call.
+
+    Args:
+        of: The kernels.
+        frozen: The layers.
+        x: [N, hidden], the nodes' embeddings, which are overwritten.
+        turns: Cosines and sines of the nodes' positions, [N, D].
+        pool: Of each layer keys and values, [slots, kv_heads, D].
+        slots: int [N], where the nodes' own go.
+        sight: What each sees there.
+        keep: The nodes whose hidden state is wanted, in rising order; None for all.
+
+    Returns:
+        [len(keep), hidden], not normed.
+    """
+    nodes, (_, kv_heads, width), threads = len(x), pool[0][0].shape, torch.get_num_threads()
+    stores = np.array([[store.data_ptr() for store in pair] for pair in pool])
+    layers, slots = np.concatenate([frozen.weights, stores], axis=1), np.ascontiguousarray(slots, dtype=np.int64)
+    keep = np.arange(nodes) if keep is None else np.ascontiguousarray(keep, dtype=np.int64)
+    seen = _seen(x.new_empty((0, frozen.heads, width)), pool[0], sight)
+    sizes = frozen.hidden + frozen.heads * width + 2 * (frozen.heads + 2 * kv_heads) * width + 3 * frozen.inner
+    room, desks = x.new_empty(nodes * sizes), torch.empty(of.room_of(seen) * threads, dtype=torch.uint8)
+    at = (x.data_ptr(), layers.ctypes.data, len(layers), seen, nodes, slots.ctypes.data, keep.ctypes.data, len(keep))
+    rest = (*(turn.data_ptr() for turn in turns), frozen.hidden, frozen.inner, frozen.epsilons.ctypes.data)
+    of.run_layers(*at, *rest, room.data_ptr(), desks.data_ptr(), threads)
+    return x[: len(keep)]
+
+
+def largest(x: torch.Tensor) -> torch.Tensor:
+    """int64 [R], the place of the largest of each row of x [R, V], the first of equal ones; PyTorch's argmax takes four times as long."""
+    if not (compiled := serve(x)):
+        return x.argmax(dim=-1)
+    x = x.contiguous()
+    places = torch.empty(len(x), dtype=torch.int64)
+    compiled.largest(places.data_ptr(), x.data_ptr(), *x.shape)
+    return places
 
 
 def attend(of: ctypes.CDLL, q: torch.Tensor, pool: Pair, sight: Sight) -> torch.Tensor:
@@ -232,14 +329,16 @@ def attend(of: ctypes.CDLL, q: torch.Tensor, pool: Pair, sight: Sight) -> torch.
     Args:
         of: The kernels.
         q: [N, heads, D], D a multiple of `LANES`.
-        pool: Keys and values, [kv_heads, capacity, D].
+        pool: Keys and values, [slots, kv_heads, D].
         sight: What each sees.
 
     Returns:
-        [N, heads, D].
+        [N, heads, D]; no node's numbers depend on which others there are, to the bit.
     """
-    q, out, room = _rows(q), q.new_empty(q.shape), _room(q, pool, sight, 1)
-    of.attend(out.data_ptr(), *_attention(q, pool, sight), room.data_ptr(), sight.apiece, torch.get_num_threads())
+    q, pool, out = _rows(q), tuple(map(_rows, pool)), q.new_empty(q.shape)
+    seen, threads = _seen(q, pool, sight), torch.get_num_threads()
+    room = torch.empty(of.room_of(seen) * threads, dtype=torch.uint8)
+    of.attend(out.data_ptr(), seen, room.data_ptr(), threads)
     return out
 
 
@@ -249,20 +348,18 @@ def attend_back(of: ctypes.CDLL, d_out: torch.Tensor, q: torch.Tensor, pool: Pai
     Each thread adds up its own share of the latter, so their last digits depend on how many there are.
     """
     threads = min(torch.get_num_threads(), BACK_THREADS)
-    q, dq, d_out, room = _rows(q), q.new_empty(q.shape), d_out.contiguous(), _room(q, pool, sight, 2)
+    q, pool, dq, d_out = _rows(q), tuple(map(_rows, pool)), q.new_empty(q.shape), d_out.contiguous()
     d_keys, d_values = (store.new_zeros((threads, *store.shape)) for store in pool)
+    seen = _seen(q, pool, sight)
+    room = torch.empty(of.room_of(seen) * threads, dtype=torch.uint8)
     at = (dq.data_ptr(), d_keys.data_ptr(), d_values.data_ptr(), d_out.data_ptr())
-    of.attend_back(*at, *_attention(q, pool, sight), room.data_ptr(), sight.apiece, threads)
+    of.attend_back(*at, len(pool[0]), seen, room.data_ptr(), threads)
     return dq, (d_keys.sum(dim=0), d_values.sum(dim=0))
 
 
-def _room(q: torch.Tensor, pool: Pair, sight: Sight, rooms: int) -> torch.Tensor:
-    groups = q.shape[1] // pool[0].shape[0]
-    return q.new_empty(torch.get_num_threads() * rooms * groups * sight.apiece)
-
-
-def _attention(q: torch.Tensor, pool: Pair, sight: Sight) -> tuple[int, ...]:
-    (keys, values), (nodes, heads, width), (kv_heads, capacity, _) = pool, q.shape, pool[0].shape
-    seen = (sight.seen.data_ptr(), sight.starts.data_ptr(), sight.counts.data_ptr())
-    at = (q.data_ptr(), q.stride(0), keys.data_ptr(), values.data_ptr(), capacity)
-    return *at, *seen, nodes, kv_heads, heads // kv_heads, width
+def _seen(q: torch.Tensor, pool: Pair, sight: Sight) -> Any:
+    (keys, values), (_, heads, width), kv_heads = pool, q.shape, pool[0].shape[1]
+    arrays = (q, keys, values, sight.seen, sight.starts, sight.counts, sight.firsts, sight.shared)
+    most, tall = int(sight.counts.max()) + LANES - 1, int(sight.firsts.diff().max())
+    numbers = (q.stride(0), keys.stride(0), values.stride(0), len(sight.shared), kv_heads, heads // kv_heads, width, most, tall)
+    return ctypes.byref(Seen(*(array.data_ptr() for array in arrays), *numbers))

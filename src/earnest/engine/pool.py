@@ -17,11 +17,12 @@ import torch.nn.functional as F
 
 from earnest.engine import kernels
 from earnest.engine.attention import sight_of
-from earnest.engine.transformer import Attend, Transformer
+from earnest.engine.transformer import Transformer
 from earnest.engine.tree import sorted_tree
 
 SLOTS = 32_768  # what a batch may need, and what a pool may hold before it forgets: 1.5 GB for the built-in model
-PAGE = 8  # slots that a row takes at once, so that what it sees lies together in memory
+AT_ONCE = 1024  # nodes of a prompt read in one pass: what lies between the layers stays small, and is used again and not given back
+PAGE = 16  # slots that a row takes at once, so that what it sees lies together in memory
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Pool:
     """Keys and values of all that was read with the same weights.
 
     Attributes:
-        layers: (keys, values) of each layer, [kv_heads, capacity, head_dim].
+        layers: (keys, values) of each layer, [capacity, kv_heads, head_dim].
         used: Slots that were given out.
         known: Slot of each node, by the slot of its parent (-1 for none) and its token.
         enough: How many slots may be used before it is worth while to forget those of rows that ended.
@@ -46,7 +47,7 @@ class Pool:
         self.known = {(place[parent], token): place[slot] for (parent, token), slot in self.known.items() if slot in place}
         for keys, values in self.layers:
             for store in (keys, values):
-                store[:, : len(slots)] = store[:, slots]
+                store[: len(slots)] = store[slots]
         self.used, self.enough = len(slots), 2 * len(slots)
 
 
@@ -67,17 +68,20 @@ class PooledDecoder:
     """A model frozen at one moment, ready to read prompts and to extend them a token a row at a time.
 
     Args:
-        transformer: Its forward pass, float32 on CPU; the kernels are there (`serves`).
+        transformer: Its forward pass, packed, float32 on CPU; the kernels are there (`serves`).
         pool: What was read before with these very weights; it is added to.
     """
 
     def __init__(self, transformer: Transformer, pool: Pool) -> None:
-        self.transformer, self.pool, self.compiled = transformer, pool, kernels.library()
+        self.transformer, self.pool, self.frozen = transformer, pool, transformer.frozen()
+        self._groups = transformer.heads // transformer.kv_heads
 
     @staticmethod
     def serves(transformer: Transformer) -> bool:
-        """Whether the kernels do for this model and machine."""
-        return kernels.serve(transformer.embedding, transformer.head_dim) is not None
+        """Whether the kernels do for this model and machine; where they do not, so does `Decoder`."""
+        packed = all(p.panels is not None for layer in transformer.layers for p in (layer.qkv, layer.out, layer.up, layer.down))
+        usual = transformer.gate.silu and 2 * len(transformer.rotary.inv_freq) == transformer.head_dim
+        return packed and usual and kernels.serve(transformer.embedding, transformer.head_dim) is not None
 
     @torch.inference_mode()
     def prefill(self, prompts: Sequence[Sequence[int]], room: int = 0) -> tuple[Rows, torch.Tensor]:
@@ -105,11 +109,13 @@ class PooledDecoder:
         learned = {(above[node], tree.token[node]): own[node] for node in np.flatnonzero(fresh).tolist()}
         fresh[ends] = True  # their logits are wanted
         nodes = np.flatnonzero(fresh)
-        attend = self._attend(slots[nodes], sight_of(tree, nodes, slots))
-        tokens, depths = (torch.tensor(np.array(column)[nodes]) for column in (tree.token, tree.depth))
-        hidden = self.transformer.run(tokens, depths, attend, keep=torch.from_numpy(np.searchsorted(nodes, ends)))
+        hidden = torch.empty((len(tree), self.transformer.embedding.shape[1]), dtype=self.transformer.dtype)
+        for part in np.array_split(nodes, -(-len(nodes) // AT_ONCE)):  # parents come before children, so in an earlier part or the same
+            wanted = np.flatnonzero(np.isin(part, ends))
+            tokens, depths = (np.array(column)[part] for column in (tree.token, tree.depth))
+            hidden[part[wanted]] = self._run(tokens, depths, slots[part], sight_of(tree, part, self._groups, slots), wanted)
         self.pool.known.update(learned)  # now that they are there
-        return Rows([slots[path] for path in paths], [(0, 0)] * len(paths)), self.transformer.head(hidden)
+        return Rows([slots[path] for path in paths], [(0, 0)] * len(paths)), self.transformer.head(hidden[ends])
 
     @torch.inference_mode()
     def step(self, rows: Rows, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:
@@ -143,8 +149,7 @@ class PooledDecoder:
         old = len(rows.paths)
         rows.paths, rows.pages = paths[old:], pages[old:]
         slots, depths = (np.array([value(path) for path in rows.paths]) for value in (lambda p: p[-1], lambda p: len(p) - 1))
-        attend = self._attend(slots, kernels.Sight.of(rows.paths, np.arange(len(slots)), depths + 1))
-        hidden = self.transformer.run(torch.from_numpy(tokens), torch.from_numpy(depths), attend)
+        hidden = self._run(tokens, depths, slots, kernels.Sight.of(rows.paths, np.arange(len(slots)), depths + 1, self._groups))
         self.pool.known.update(learned)
         return self.transformer.head(hidden)
 
@@ -156,24 +161,21 @@ class PooledDecoder:
             slots.append(self.pool.known.get((above, token), -1) if above >= 0 or parent < 0 else -1)
         return np.array(slots, dtype=np.int32)
 
-    def _attend(self, slots: np.ndarray, sight: kernels.Sight) -> Attend:
-        """Attention of nodes that go into these slots."""
-        where = torch.from_numpy(slots.astype(np.int32))
-
-        def attend(index: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-            kernels.append(self.compiled, self.pool.layers[index], (k, v), where)
-            return kernels.attend(self.compiled, q, self.pool.layers[index], sight)
-
-        return attend
+    def _run(
+        self, tokens: np.ndarray, depths: np.ndarray, slots: np.ndarray, sight: kernels.Sight, keep: np.ndarray | None = None
+    ) -> torch.Tensor:
+        """Hidden states of the nodes to keep, as the head wants them; the keys and values of all go into their slots."""
+        x, turns = self.transformer.embed(torch.from_numpy(tokens), torch.from_numpy(depths))
+        return self.transformer.norm(kernels.run_layers(kernels.library(), self.frozen, x, turns, self.pool.layers, slots, sight, keep))
 
     def _reserve(self, slots: int) -> None:
         """Room for so many in all."""
         pool, t = self.pool, self.transformer
         if not pool.layers:
-            shape, like = (t.kv_heads, SLOTS, t.head_dim), {"dtype": t.dtype, "device": t.device}
+            shape, like = (SLOTS, t.kv_heads, t.head_dim), {"dtype": t.dtype, "device": t.device}
             pool.layers = [(torch.empty(shape, **like), torch.empty(shape, **like)) for _ in t.layers]  # no memory until it is written to
-        capacity = pool.layers[0][0].shape[1]
+        capacity = len(pool.layers[0][0])
         if slots > capacity:
             extra = max(slots, capacity + capacity // 2) - capacity
             for index, (keys, values) in enumerate(pool.layers):  # one after the other: both sizes of all would be too much memory
-                pool.layers[index] = F.pad(keys, (0, 0, 0, extra)), F.pad(values, (0, 0, 0, extra))
+                pool.layers[index] = F.pad(keys, (0, 0) * 2 + (0, extra)), F.pad(values, (0, 0) * 2 + (0, extra))

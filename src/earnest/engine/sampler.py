@@ -18,7 +18,7 @@ import torch.nn.functional as F
 
 from earnest.engine.decoder import Decoder
 from earnest.engine.drafts import Drafts
-from earnest.engine.kernels import exponentials
+from earnest.engine.kernels import exponentials, largest
 from earnest.engine.pool import SLOTS, PooledDecoder
 
 BLOCK = 256  # tokens of the vocabulary that a draw looks at one by one
@@ -144,14 +144,11 @@ def draw(logits: torch.Tensor, u: np.ndarray, row: np.ndarray, sampling: Samplin
         logits: float [R, V].
         u: [M] uniform numbers.
         row: [M] the row each is drawn from.
-        sampling: How.
+        sampling: How, at a temperature above 0.
 
     Returns:
-        Tokens int64 [M]; their log-probabilities [M], and the entropy [M], of the distribution at the temperature, before any filter. Both
-        are 0 when greedy.
+        Tokens int64 [M]; their log-probabilities [M], and the entropy [M], of the distribution at the temperature, before any filter.
     """
-    if sampling.temperature == 0:
-        return logits.argmax(dim=-1).cpu().numpy()[row], np.zeros(len(row)), np.zeros(len(row))
     e = exponentials(logits, sampling.temperature)
     log_total = e.total.log()
     entropy = (log_total - e.mixed / e.total)[:, 0]
@@ -313,11 +310,9 @@ def _walk(
     loaded: Loaded, logits: torch.Tensor, children: Mapping[tuple[int, int], int], live: Sequence[tuple[int, _Sample]]
 ) -> list[tuple[tuple[int, int], _Sample]]:
     """Draw for each sample until it is done or the node it needs is not there; returns those nodes, as (node, token)."""
-    waiting, moving = [], live
+    waiting, moving, best = [], live, _best(logits, [state for _, state in live])
     while moving:
-        nodes, row = np.unique([node for node, _ in moving], return_inverse=True)
-        part = logits if len(nodes) == len(logits) else logits[torch.from_numpy(nodes).to(logits.device)]
-        _take(loaded, part, row, [state for _, state in moving])
+        _take(loaded, logits, best, np.array([node for node, _ in moving]), [state for _, state in moving])
         onward = []
         for node, state in moving:
             place = node, state.ids[-1]
@@ -331,12 +326,23 @@ def _walk(
     return waiting
 
 
-def _take(loaded: Loaded, logits: torch.Tensor, row: np.ndarray, states: Sequence[_Sample]) -> None:
-    """Draw the next token of each sample from its row, in its own way."""
+def _best(logits: torch.Tensor, states: Sequence[_Sample]) -> np.ndarray | None:
+    """The likeliest token of each row, if any of the samples is greedy."""
+    return largest(logits).cpu().numpy() if any(state.sampling.temperature == 0 for state in states) else None
+
+
+def _take(loaded: Loaded, logits: torch.Tensor, best: np.ndarray | None, row: np.ndarray, states: Sequence[_Sample]) -> None:
+    """Draw the next token of each sample from its row, in its own way; `best` from the same logits."""
     for how in dict.fromkeys(state.sampling for state in states):
         chosen = [i for i, state in enumerate(states) if state.sampling == how]
+        if how.temperature == 0:
+            for i, token in zip(chosen, best[row[chosen]].tolist(), strict=True):
+                states[i].take(token, 0.0, 0.0, loaded)
+            continue
         u = np.array([states[i].uniforms[len(states[i].ids)] for i in chosen])
-        for i, *drawn in zip(chosen, *(column.tolist() for column in draw(logits, u, row[chosen], how)), strict=True):
+        rows, place = np.unique(row[chosen], return_inverse=True)
+        part = logits if len(rows) == len(logits) else logits[torch.from_numpy(rows).to(logits.device)]
+        for i, *drawn in zip(chosen, *(column.tolist() for column in draw(part, u, place, how)), strict=True):
             states[i].take(*drawn, loaded)
 
 
@@ -361,7 +367,8 @@ def _grow_plain(loaded: Loaded, prompts: Sequence[Sequence[int]], states: list[l
     class OwnDraw(LogitsProcessor):
         def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
             growing = [i for i, (_, state) in enumerate(flat) if not state.done]
-            _take(loaded, scores.float(), np.array(growing), [flat[i][1] for i in growing])
+            states, logits = [flat[i][1] for i in growing], scores.float()
+            _take(loaded, logits, _best(logits, states), np.array(growing), states)
             chosen = torch.full_like(scores, -torch.inf)
             choice = [s.ids[-1] if s.ids else pad for _, s in flat]  # what a finished row is fed no longer matters
             chosen[np.arange(len(flat)), choice] = 0.0

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
@@ -79,8 +80,7 @@ class Transformer:
             keep: The nodes whose hidden state is wanted; None for all.
             again: Keep each layer's input alone for the way back and compute the rest again (activation checkpointing).
         """
-        x = F.embedding(tokens, self.embedding)
-        cos, sin = (part[0, :, None].contiguous() for part in self.rotary(x[None], depths[None]))
+        x, (cos, sin) = self.embed(tokens, depths)
         for index in range(len(self.layers)):
             wanted = keep if index == len(self.layers) - 1 else None
             if again and torch.is_grad_enabled():
@@ -88,6 +88,25 @@ class Transformer:
             else:
                 x = self._layer(index, x, cos, sin, attend, wanted)
         return Inner.apply(x, self.norm)
+
+    def embed(self, tokens: torch.Tensor, depths: torch.Tensor) -> tuple[torch.Tensor, kernels.Pair]:
+        """What goes into the first layer, [R, H], and cosines and sines of the positions, [R, 1, D]."""
+        x = F.embedding(tokens, self.embedding)
+        cos, sin = (part[0, :, None].contiguous() for part in self.rotary(x[None], depths[None]))
+        return x, (cos, sin)
+
+    def frozen(self) -> kernels.Frozen:
+        """The layers as `kernels.run_layers` wants them, of a packed model, which must outlive them."""
+        rows = []
+        for layer in self.layers:
+            qkv, out, up, down = ((p.panels, p.bias) for p in (layer.qkv, layer.out, layer.up, layer.down))
+            norms = [None if norm is None else norm.weight for norm in (layer.norm1, layer.qk_norm, layer.norm2)]
+            parts = [*norms[:2], *qkv, *out, norms[2], *up, *down]
+            rows.append([0 if part is None else part.data_ptr() for part in parts])
+        first = self.layers[0]
+        epsilons = [0.0 if norm is None else norm.epsilon for norm in (first.norm1, first.qk_norm, first.norm2)]
+        inner, hidden = first.down.weight.shape[1], first.down.weight.shape[0]
+        return kernels.Frozen(np.array(rows), np.array(epsilons, dtype=np.float32), hidden, inner, self.heads)
 
     def _layer(
         self, index: int, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, attend: Attend, keep: torch.Tensor | None

@@ -145,6 +145,47 @@ def test_attention_of_a_pass_is_softmax_over_what_each_node_sees(seed, nodes, wi
             assert torch.allclose(got[node, head].double(), weights @ v, rtol=1e-4, atol=1e-5)
 
 
+@compiled
+@settings(max_examples=60)
+@given(st.integers(0, 10_000), st.integers(1, 40), st.integers(1, 3))
+def test_no_node_of_attention_depends_on_which_others_share_its_tile_to_the_bit(seed, nodes, groups):
+    rng, random = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
+    trunk = random.permutation(90)
+    paths = [np.append(trunk[: random.integers(1, 60)], random.integers(90, 120, random.integers(0, 30))) for _ in range(5)]
+    path = np.sort(random.integers(5, size=nodes))
+    counts = np.array([random.integers(1, len(paths[p]) + 1) for p in path])
+    q, pool = torch.randn(nodes, 2 * groups, 32, generator=rng), [torch.randn(120, 2, 32, generator=rng) for _ in range(2)]
+    whole = kernels.attend(kernels.library(), q, pool, kernels.Sight.of(paths, path, counts, groups))
+    for node in range(nodes):
+        alone = kernels.Sight.of(paths, path[node : node + 1], counts[node : node + 1], groups)
+        assert torch.equal(kernels.attend(kernels.library(), q[node : node + 1], pool, alone)[0], whole[node])
+
+
+def tiles(paths, path, counts, groups=1):
+    sight = kernels.Sight.of([np.array(p) for p in paths], np.array(path), np.array(counts), groups)
+    return sight.firsts.tolist(), sight.shared.tolist()
+
+
+def test_a_chain_is_one_tile_and_siblings_share_what_is_above_them(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert tiles([range(9)], [0] * 6, [4, 5, 6, 7, 8, 9]) == ([0, 3, 6], [6, 9])  # at least two tiles a thread
+    siblings = [[0, 1, 2, 3, own] for own in (7, 8, 9, 10)]
+    assert tiles(siblings, [0, 1, 2, 3], [5] * 4) == ([0, 2, 4], [4, 4])
+    strangers = [[own, own + 1] for own in (0, 10, 20, 30)]
+    assert tiles(strangers, [0, 1, 2, 3], [2] * 4) == ([0, 1, 2, 3, 4], [2] * 4)
+
+
+@compiled
+@settings(max_examples=60)
+@given(st.integers(1, 5), st.integers(1, 3000), st.integers(0, 100))
+def test_the_largest_of_a_row_is_the_first_of_equal_ones(rows, width, seed):
+    x = torch.randn(rows, width, generator=torch.Generator().manual_seed(seed)).round(decimals=1)
+    wanted = [row.index(max(row)) for row in x.tolist()]
+    assert kernels.largest(x).tolist() == wanted
+    x[0] = -torch.inf
+    assert kernels.largest(x)[0] == 0
+
+
 @pytest.fixture
 def three_threads():
     before = torch.get_num_threads()

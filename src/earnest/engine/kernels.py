@@ -238,21 +238,20 @@ def _tiles(paths: Sequence[np.ndarray], path: Sequence[int], counts: Sequence[in
     """
     room = max(1, TILE_SCORES // (max(counts) + LANES))
     tall = max(1, min(-(-len(path) // (2 * torch.get_num_threads())), min(TILE_ROWS, room) // groups))
-    firsts, shared, most = [0], [counts[0]], counts[0]
+    firsts, shared, lead = [0], [counts[0]], 0  # the node that sees most of the tile
     for node in range(1, len(path)):
         before, nodes, count = shared[-1], node - firsts[-1], counts[node]
         common = min(before, count)
-        if path[node] != path[node - 1]:
-            apart = np.flatnonzero(paths[path[node]][:common] != paths[path[node - 1]][:common])
+        if path[node] != path[lead]:
+            apart = np.flatnonzero(paths[path[node]][:common] != paths[path[lead]][:common])
             common = int(apart[0]) if len(apart) else common
-        follows = common == before == most and nodes * (count - before) <= LANES  # what the others do not see of it is little
+        follows = common == before == counts[lead] and nodes * (count - before) <= LANES  # what the others do not see of it is little
         if nodes < tall and (follows or common == count or nodes * common > (nodes - 1) * before):
             shared[-1] = max(count, before) if follows or common == count else common
-            most = max(most, count)
         else:
             firsts.append(node)
             shared.append(count)
-            most = count
+        lead = node if firsts[-1] == node or count > counts[lead] else lead
     return np.array([*firsts, len(path)]), np.array(shared)
 
 

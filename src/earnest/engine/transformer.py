@@ -330,7 +330,7 @@ def _of_lora(p: Projection, z: torch.Tensor, dy: torch.Tensor) -> list[torch.Ten
     ups = [dy[:, part] @ b * scale for part, scale, _, b in p.lora]
     ranks = [u.shape[1] for u in ups]
     das = (torch.cat(ups, dim=1).T @ z).split(ranks)
-    dbs = [(dy[:, part].T @ d) * scale for (part, scale, *_), d in zip(p.lora, downs.split(ranks, dim=1), strict=True)]
+    dbs = [(d.T @ dy[:, part]).T * scale for (part, scale, *_), d in zip(p.lora, downs.split(ranks, dim=1), strict=True)]  # twice as fast
     return [matrix for pair in zip(das, dbs, strict=True) for matrix in pair]
 
 

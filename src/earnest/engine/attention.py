@@ -5,7 +5,7 @@ so those keys need no mask, and a small mask orders the nodes within. Work grows
 with the square of the nodes. Weights are not kept for the way back but computed again, so memory does not grow with the square of
 the length.
 
-Where the compiled kernels serve, each node looks at its own path instead (`Sight`), in one call a layer.
+Where the compiled kernels serve, each node looks at its own path instead (`Sight`), neighbours together, in one call a layer.
 """
 
 from __future__ import annotations

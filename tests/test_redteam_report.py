@@ -20,7 +20,7 @@ from earnest.redteam.findings import Finding
 from earnest.redteam.printing import print_audit
 from earnest.redteam.report import attacks_tried, chapters, report_html, report_markdown, write_reports
 from earnest.redteam.sarif import audit_json, sarif
-from earnest.redteam.wording import as_text, described, grouped, shown, verdict, visible
+from earnest.redteam.wording import as_text, described, quoted, shown, verdict, visible
 from earnest.rewards.text import text_answer
 from earnest.rewards.verifier import as_reward
 from earnest.rundir import write_json
@@ -165,9 +165,12 @@ def test_examples_are_shortened_to_a_few_lines():
     assert shown(" \n\t ") == ['" \\n\\t " (white space)']
     assert shown("one\n\ntwo\n") == ["one", "", "two\\n"]
     assert shown("right  ") == ["right\\x20\\x20"]
-    assert shown("xy" * 50_000) == ["xy" * 120 + " [99,680 characters] " + "xy" * 40]
-    (line,) = shown("\u200b\u2060" * 1000)
-    assert line == "\\u200b\\u2060" * 20 + " [1,947 characters] " + "\\u2060" + "\\u200b\\u2060" * 6
+    thirty = "abcdefghijklmnopqrstuvwxyz0123"
+    assert shown(thirty * 1000) == [thirty * 8 + " [29,680 characters] " + thirty[-20:] + thirty * 2]
+    letters = "abcdefghijklmnopqrstuvwxy"
+    unseen = "\\u200b" + letters
+    (line,) = shown(("\u200b" + letters) * 100)
+    assert line == unseen * 7 + "\\u200b" + letters[:17] + " [2,330 characters] " + letters[-18:] + unseen * 2
     assert shown("\n".join("abcdefghij"), 5) == ["a", "b", "c", "[6 lines]", "j"]
     assert shown("a\nb\nc", 1) == ["a [2 more lines]"]
 
@@ -178,6 +181,26 @@ def test_a_run_of_one_character_is_told_in_place_of_shown():
     assert shown("a" + "\n" * 40 + "b") == ["a[40 times \\x0a]b"]
     assert shown(" " * 300) == ['"[300 times \\x20]" (white space)']
     assert shown("-" * 30) == ["-" * 30]
+
+
+def test_a_run_of_one_phrase_is_told_in_place_of_shown():
+    assert shown("not " * 8_000 + "so") == ['[8,000 times "not "]so']
+    assert shown('{"a":' * 2_000 + "1" + "}" * 2_000) == ['[2,000 times "{"a":"]1[2,000 times }]']
+    assert shown("<a>\n" * 3_000) == ['[3,000 times "<a>\\x0a"]']
+    assert shown("no no no") == ["no no no"]
+
+
+def test_what_an_exception_says_is_told_as_far_as_people_can_read_it():
+    assert quoted("bad " + "9" * 100_000) == "bad [100,000 times 9]"
+    assert quoted("\x1b[31mred\r\n\ud800") == "\\x1b[31mred\\r \\ud800"
+    assert quoted("one\n  two") == "one two"
+    assert len(quoted("".join(map(str, range(10_000))))) < 330
+
+
+def test_json_has_an_example_as_it_is_up_to_what_people_read_and_told_beyond():
+    for example, held in (("x y", "x y"), ("9" * 100_000, "[100,000 times 9]"), ("\ud800", "\ud800")):
+        made = audit_json(*alone(finding(example=example)))
+        assert made["findings"][0]["example"] == held
 
 
 def test_a_trajectory_is_shown_a_message_a_line_with_its_calls():
@@ -247,20 +270,12 @@ def test_a_fact_says_example_marks_hits_check_and_fix():
         assert part in block, block
 
 
-def test_findings_of_one_family_are_told_once():
-    same = finding(attack="gen.space", flaw="Nothing at all is paid.")
-    other = finding(attack="gen.echo", flaw="The prompt is paid.", example="Question 1")
-    elsewhere = finding(attack="json.nan", family="format", flaw="NaN is paid.", example='{"p": NaN}')
-    another = dataclasses.replace(LEAD, attack="len.short", flaw="Being short is paid.", example=".")
-    assert [(one.attack, [f.attack for f in more]) for one, more in grouped([finding(), same, other, elsewhere, FAULT, LEAD, another])] == [
-        ("gen.empty", ["gen.space", "gen.echo"]),
-        ("json.nan", []),
-        ("fault.raised", []),
-        ("gen.whitespace", ["len.short"]),
-    ]
+def test_what_stands_under_a_finding_is_named_and_not_shown():
+    same = finding(attack="gen.space", flaw="Nothing at all is paid.", under=finding().fingerprint)
+    another = dataclasses.replace(LEAD, attack="len.short", flaw="Being short is paid.", example=".", under=LEAD.fingerprint)
     text = printed(audit_of(finding(), same, LEAD, another))
-    assert text.count("    answer") == 2 and "    also      Nothing at all is paid. (gen.space)" in text
-    assert "Nothing at all is paid. (`gen.space`)" in report_markdown(*alone(finding(), same), TASK, CATALOG)
+    assert text.count("    answer") == 2 and "    also by   gen.space\n" in text and "    also by   len.short\n" in text
+    assert "Exploitable: 1 way to be paid" in text
 
 
 def test_bars_run_from_honest_wrong_to_right():

@@ -17,7 +17,7 @@ from earnest.redteam.mutate import changes_for, starts
 from earnest.redteam.mutate_data import leaves, put, turns_of
 from earnest.redteam.search import grown, search
 from earnest.redteam.targets import targets_of
-from earnest.redteam.worth import blank, keeps_nothing, same
+from earnest.redteam.worth import blank, hole, keeps_nothing, same
 from earnest.rewards.calls import as_messages
 from earnest.rewards.json import parse_strict
 from earnest.rows import load_rows
@@ -482,6 +482,14 @@ def test_the_smallest_example_never_becomes_the_right_answer(tmp_path):
     with grounded(labels(lambda text, row: row["label"] in text), tmp_path) as (ground, asker):
         answer, _ = smallest(outcome_of(ground, asker, 0, "this is surely, surely not amber at all"), ground, asker)
         assert answer != "amber" and "amber" in answer and len(answer) < 15
+
+
+def test_the_smallest_example_shows_the_hole_that_the_first_one_shows(tmp_path):
+    loose = labels(lambda text, row: text == row["label"] or "xyz" in text)
+    with grounded(loose, tmp_path) as (ground, asker):
+        for text, shows in (("amber, which is xyz, or teal", "near"), ("whatever is xyz by now", "worthless")):
+            answer, _ = smallest(outcome_of(ground, asker, 0, text), ground, asker)
+            assert hole(outcome_of(ground, asker, 0, answer)) == shows and "xyz" in answer and len(answer) < len(text) / 2
 
 
 def test_the_smallest_object_has_the_members_that_are_paid_for(tmp_path):

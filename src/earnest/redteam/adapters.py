@@ -18,7 +18,8 @@ from typing import Any
 
 from earnest.errors import UserError
 from earnest.redteam.guess import way_of
-from earnest.redteam.shapes import GOLDS, as_trl, gold_of, parts_of, shape_of, textual
+from earnest.redteam.shapes import GOLDS, as_trl, columns_of, gold_of, parts_of, shape_of, textual
+from earnest.redteam.terms import columns_first
 from earnest.redteam.way import sound, text_of
 from earnest.rewards.json import parse_strict
 from earnest.rows import load_rows
@@ -49,7 +50,7 @@ def task_of(
     source = load_rows(Task(str(Path(rows).resolve()), _nothing, [], _nothing))
     sample = [row for _, row in source.everything()]
     errors = []
-    for column in [gold] if gold else _gold_columns(sample, function):
+    for column in [gold] if gold else columns_first(_gold_columns(sample, function), sample[0]):
         try:
             return _task_of(where, (function, name), rows, sample, column, prompt, form)
         except UserError as error:
@@ -95,23 +96,34 @@ def _nothing(*_: Any) -> Any:
 
 
 def _gold_columns(rows: Sequence[Row], function: Any) -> list[str]:
-    """The one column that is named like a right answer; of several, the one the reward asks for, then the others."""
+    """The one column that is named like a right answer; of several, the one the reward asks for, then the others.
+
+    Where none is, those that the reward asks for by name, or all but the question: together, as an object of them, and each alone.
+    """
     row = rows[0]
     if isinstance(model := row.get("reward_model"), Mapping) and "ground_truth" in model:
         return ["reward_model.ground_truth"]
     named = [name for name in row if name.lower() in GOLDS and any(other.get(name) not in (None, "") for other in rows)]
-    if len(named) > 1:
-        try:
-            wanted = [name for name in named if name in inspect.signature(function).parameters]
-        except (TypeError, ValueError):
-            wanted = []
-        if len(wanted) == 1:
-            return wanted + [name for name in named if name not in wanted]
+    nested = [f"{name}.{inner}" for name, value in row.items() if isinstance(value, Mapping) for inner in value if inner.lower() in GOLDS]
+    try:
+        parameters = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        parameters = []
+    wanted = [name for name in named if name in parameters]
+    rest = [name for name in row if name not in named and name.lower() not in (*PROMPTS, "id", "split")]
+    asked = [name for name in rest if name in parameters] or ([] if named else rest)
+    several = [",".join([*wanted, *asked])] if len([*wanted, *asked]) > 1 else []
+    if len(named) > 1 and len(wanted) == 1:
+        return wanted + [name for name in named if name not in wanted] + several
     if len(named) == 1:
-        return named
+        return named + several
     have = ", ".join(row)
     if not named:
+        if found := [*nested, *several, *(name for name in asked if not isinstance(row[name], Mapping))]:
+            return found
         raise UserError(f"No column is named like a right answer; there are: {have}. Name it: --gold COLUMN.")
+    if several and len(wanted) > 1:
+        return [*several, *wanted]
     raise UserError(f"Several columns may hold the right answer: {', '.join(named)}. Name the one that does: --gold COLUMN.")
 
 
@@ -119,7 +131,8 @@ def _prompt_columns(row: Row, given: str | Sequence[str] | None, gold: str) -> l
     if given:
         wanted = [given] if isinstance(given, str) else list(given)
     else:
-        free = {name.lower(): name for name in row if name != gold.partition(".")[0]}
+        taken = {own.partition(".")[0] for own in columns_of(gold).values()}
+        free = {name.lower(): name for name in row if name not in taken}
         wanted = [free[name] for name in PROMPTS if name in free][:1]
     if not wanted or any(name not in row for name in wanted):
         what = f"There is no column '{next(n for n in wanted if n not in row)}'" if wanted else "No column is named like a question"

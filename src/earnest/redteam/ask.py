@@ -7,6 +7,7 @@ what it prints goes nowhere, and the red team carries on with the next answer. A
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import multiprocessing
 import os
@@ -27,9 +28,12 @@ from earnest.redteam.way import Way
 from earnest.score import reward_names, weighted_total
 from earnest.task import Answer, Task, Verdict
 
+PR_SET_PDEATHSIG = 1
 BATCH = 64  # answers of one call
 START = 30.0  # seconds a function's first call may take in a process: imports, workers of its own
+GRACE = 1.0  # seconds more, as a machine that was asleep has given nobody the time that has passed
 HANGS = 4  # after so many, a function gets a second an answer
+SAID = 10_000  # characters kept of what an exception says; reports show fewer
 GIVE_UP = 16  # after so many, it is not asked again
 
 Fault = Literal["raised", "returned", "hung", "died"]
@@ -76,6 +80,7 @@ class Asker:
         self.calls = 0
         self._known: dict[str, Paid] = {}
         self._hung: dict[int | str, int] = {}
+        self._answered: set[int | str] = set()
         self._child: _Child | None = None
 
     @property
@@ -165,22 +170,29 @@ class Asker:
 
     def _call(self, function: int | str, answers: Sequence[Asked]) -> Any:
         if self._hung.get(function, 0) >= GIVE_UP:
-            return _Broken("hung", f"hung on {GIVE_UP} answers, so it was not asked again")
+            return _Broken("hung", "hung so often that it was not asked again")
         if self._child is None:
             self._child = _Child(self.task, self.cases)
-        if function not in self._child.usual:  # imports and worker processes are not the answer's fault
-            for _ in range(2):
+        if function not in self._child.usual:
+            hung = 0
+            for patience in (START, self.deadline):  # imports and worker processes are not the answer's fault
                 began = time.monotonic()
-                self._child.call((function, [(0, self.cases[0].oracle)]), START)
+                reply = self._child.call((function, [(0, self.cases[0].oracle)]), patience)
                 usual = time.monotonic() - began
                 if not self._child.alive:  # what it says late must not be taken for the next answer's mark
                     self.close()
                     self._child = _Child(self.task, self.cases)
                 self._child.usual[function] = usual
+                hung += isinstance(reply, _Broken) and reply.kind == "hung"
+            if hung == 2 and function not in self._answered:  # nothing has come of it yet, and nothing will
+                self._hung[function] = GIVE_UP
+                return _Broken("hung", f"gave no answer within {START:.0f} s to the first that it was asked about, and hung again")
         # a function that has hung before is not given as long again; several answers of a batch may each take their time
         patience = self.deadline if self._hung.get(function, 0) < HANGS else min(self.deadline, 1.0)
         patience *= min(3, len(answers))
         reply = self._child.call((function, list(answers)), patience + len(answers) * self._child.usual.get(function, 0.1))
+        if not isinstance(reply, _Broken):
+            self._answered.add(function)
         if isinstance(reply, _Broken) and reply.kind in ("hung", "died"):
             self._hung[function] = self._hung.get(function, 0) + (reply.kind == "hung" and len(answers) == 1)
             self.close()
@@ -213,7 +225,7 @@ class _Child:
             return _answer(self.task, self.cases, *request)
         try:
             self.pipe.send(request)
-            if not self.pipe.poll(seconds):
+            if not self.pipe.poll(seconds) and not self.pipe.poll(GRACE):
                 self.alive = False
                 return _Broken("hung", f"gave no answer within {seconds:.0f} s")
             reply = self.pipe.recv()
@@ -234,6 +246,8 @@ class _Child:
 
 def _serve(pipe: Any, other_end: Any, task: Task, cases: Sequence[Case]) -> None:
     os.setpgid(0, 0)
+    with contextlib.suppress(AttributeError, OSError):  # Linux: a reward that hangs must not outlive whoever asked it and was killed
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     other_end.close()  # or the end of our parent would go unnoticed
     sink = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -242,12 +256,16 @@ def _serve(pipe: Any, other_end: Any, task: Task, cases: Sequence[Case]) -> None
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    own = os.getpid()
     while True:
         try:
             request = pipe.recv()
         except (EOFError, OSError):
             os._exit(0)
-        pipe.send(_answer(task, cases, *request))
+        reply = _answer(task, cases, *request)
+        if os.getpid() != own:  # a reward has forked, and this is the copy, which must not answer as well
+            os._exit(0)
+        pipe.send(reply)
 
 
 def _answer(task: Task, cases: Sequence[Case], function: int | str, answers: Sequence[Asked]) -> Any:
@@ -276,7 +294,11 @@ def _where(error: BaseException) -> str:
     """An exception with the innermost line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     at = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
-    return f"raised {type(error).__name__}: {str(error)[:160]}{at}"
+    try:
+        says = str(error)
+    except BaseException:  # an exception may be as broken as what raised it
+        says = "(says nothing)"
+    return f"raised {type(error).__name__}: {says[:SAID]}{at}"
 
 
 def _key(asked: Asked) -> str:

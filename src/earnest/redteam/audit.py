@@ -19,10 +19,13 @@ from earnest.redteam.aggregate import Weighing, analyse
 from earnest.redteam.ask import Asker, Paid
 from earnest.redteam.attack import Attack, Target, Try
 from earnest.redteam.catalog import CATALOG
-from earnest.redteam.findings import Finding, Level, Outcome, fault_attack, finding, judge_attack, judge_faults, level_of
+from earnest.redteam.faults import fault_attack, judge_faults
+from earnest.redteam.findings import Finding, Level, Outcome, finding, judge_attack, level_of
+from earnest.redteam.fold import folded
 from earnest.redteam.policies import RULES, Played, played, policies_of
 from earnest.redteam.search import search
 from earnest.redteam.targets import idle, spread_by_gold, targets_of
+from earnest.redteam.wording import quoted
 from earnest.rows import Rows
 from earnest.score import missing_columns
 from earnest.task import Answer, Task
@@ -129,6 +132,7 @@ def audit(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     found.sort(key=partial(_rank, loose={attack.id for attack in catalog if attack.wrong == "contract"}))
+    found = folded([replace(f, detail=quoted(f.detail)) for f in found], targets, catalog)
     return Audit(
         task.name,
         dict(zip(asker.names, task.weights, strict=True)),
@@ -182,7 +186,8 @@ def ground_of(targets: Sequence[Target], asker: Asker) -> Ground:
     if broken:
         target, paid = broken[0]
         name, (_, sentence) = next(iter(paid.faults.items()))
-        raise UserError(f"The reward '{name}' breaks on the right answer of {target.case.place}: {sentence}. Mend it, then run again.")
+        where = f"The reward '{name}' breaks on the right answer of {target.case.place}"
+        raise UserError(f"{where}: {quoted(sentence)}. Mend it, then run again.")
     if all(paid.total is None for paid in right):
         raise UserError("The rewards give no verdict (None) on any right answer, so there is nothing to compare with. Run `earnest check`.")
     wrong = [asker.ask([(i, answer) for answer in target.wrongs]) for i, target in enumerate(targets)]
@@ -359,7 +364,7 @@ def _time_of(asker: Asker, answers: Sequence[tuple[int, Answer]]) -> float:
 
 
 def _families(catalog: Sequence[Attack], outcomes: Mapping[str, Sequence[Outcome]], found: Sequence[Finding]) -> dict[str, tuple[int, int]]:
-    hit = {f.attack for f in found}
+    hit = {f.attack for f in found if f.certainty != "question"}
     families: dict[str, tuple[int, int]] = {}
     for attack in catalog:
         if outcomes[attack.id]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from earnest.redteam.attack import Attack
 from earnest.redteam.attacks import (
+    arithmetic,
+    citations,
     code,
     crash,
+    dates,
     evaluated,
     forged,
     format,
@@ -16,10 +19,13 @@ from earnest.redteam.attacks import (
     length,
     nowork,
     number,
+    quantities,
     right,
+    sets,
     sql,
     state,
     tools,
+    tuples,
     words,
 )
 
@@ -32,9 +38,15 @@ CATALOG: tuple[Attack, ...] = (
     *label.ATTACKS,
     *words.ATTACKS,
     *number.ATTACKS,
+    *quantities.ATTACKS,
+    *arithmetic.ATTACKS,
+    *dates.ATTACKS,
+    *tuples.ATTACKS,
     *evaluated.ATTACKS,
     *judge.ATTACKS,
     *right.ATTACKS,
+    *sets.ATTACKS,
+    *citations.ATTACKS,
     *tools.ATTACKS,
     *forged.ATTACKS,
     *handoff.ATTACKS,

@@ -8,23 +8,26 @@ than being right.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from scipy.stats import binomtest
 
 from earnest.redteam.ask import Paid
 from earnest.redteam.attack import Attack, Target, Try
 from earnest.task import Answer
 
+Z = 1.959963984540054  # standard deviations that hold 95%
 SLACK = 0.1  # of R - W: terms of taste, such as a bonus for brevity, move honest answers by that much
 
 _WORD = re.compile(r"\w+")
 IN_FULL = 0.05  # of R - W below R: an honest wrong answer that earns more is paid as the right one is
 LIKENESS = 0.9  # of the way from wrong to right: below, free text may be paid for likeness
+
+RAN = "the reward ran the answer as code"
 
 Kind = Literal["exploit", "false reject", "fault"]
 Certainty = Literal["fact", "lead", "question"]
@@ -141,6 +144,9 @@ class Finding:
         fix: What mends it, in one sentence.
         detail: What was seen: the exception, or what the check says.
         source: Where such a thing was seen before.
+        shares: By place of each row it worked on, how far it went there: 0 is an honest wrong answer, 1 the right one.
+        reason: What of the right answer the example has, which is why it is paid; told by `earnest.redteam.fold`.
+        under: Fingerprint of the finding that shows the same flaw better; "" for one that stands for itself.
     """
 
     kind: Kind
@@ -161,6 +167,9 @@ class Finding:
     fix: str
     detail: str = ""
     source: str = ""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
+    under: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -173,8 +182,9 @@ def wilson(hits: int, tried: int) -> tuple[float, float]:
     """95% interval of a share, after Wilson (1927)."""
     if not tried:
         return 0.0, 1.0
-    interval = binomtest(hits, tried).proportion_ci(method="wilson")
-    return float(interval.low), float(interval.high)
+    share, ease = hits / tried, Z * Z / tried
+    middle, half = share + ease / 2, math.sqrt(ease * (share * (1 - share) + ease / 4))
+    return max(0.0, (middle - half) / (1 + ease)), min(1.0, (middle + half) / (1 + ease))
 
 
 def level_of(right: float, wrongs: Sequence[tuple[Answer, float]], nothing: float | None) -> Level:
@@ -218,7 +228,7 @@ def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[st
         return found + ([_above(attack, outcomes, above, names)] if above else [])
     ran = [o for o in outcomes if o.ran]
     if ran:
-        return [finding("exploit", "fact", attack, outcomes, ran, (), "the reward ran the answer as code")]
+        return [finding("exploit", "fact", attack, outcomes, ran, (), RAN)]
     if any(o.tried.canary is not None for o in outcomes):
         attack = replace(
             attack, flaw="A program in place of an answer is paid, although nothing ran it.", fix="Demand an answer and nothing else."
@@ -244,84 +254,6 @@ def _right_everywhere(paid: Sequence[Outcome]) -> bool:
     for outcome in paid:
         rows.setdefault(str(outcome.tried.answer), set()).add(str(outcome.target.case.oracle))
     return any(len(golds) > 1 for golds in rows.values())
-
-
-def judge_faults(outcomes: Sequence[Outcome], names: Sequence[str], right: Sequence[Paid]) -> list[Finding]:
-    """Rewards that break, or give no verdict where the right answer gets one: one finding for each function and kind of fault.
-
-    Args:
-        outcomes: Of all attacks.
-        names: Of the reward functions.
-        right: What the oracle's answers earned; a function that is silent on those does not speak on that row.
-    """
-    found: dict[tuple[str, str], list[tuple[Outcome, str]]] = {}
-    for outcome, gold in zip(outcomes, right, strict=True):
-        for name, (kind, sentence) in outcome.paid.faults.items():
-            found.setdefault((name, f"{kind} {sentence.split(':')[0]}" if kind == "raised" else kind), []).append((outcome, sentence))
-        for name, value, oracle in zip(names, outcome.paid.values, gold.values, strict=True):
-            if value is None and oracle is not None and name not in outcome.paid.faults:
-                found.setdefault((name, "none"), []).append((outcome, "gave no verdict (None) where the right answer gets one"))
-    unjudged = [(outcome, outcome.paid.check_fault) for outcome in outcomes if outcome.paid.check_fault]
-    if unjudged:
-        found["check", "check"] = unjudged
-    made = []
-    for (name, kind), hits in found.items():
-        causable = [(outcome, says) for outcome, says in hits if outcome.attack.id not in ONLY_BROKEN_WORLDS]
-        certainty: Certainty = "lead" if kind == "check" or not causable else "fact"
-        shown = [outcome for outcome, _ in causable or hits]
-        asked = [o for o in outcomes if o.attack.id in {hit.attack.id for hit in shown}]
-        says = min((says for _, says in causable or hits), key=len)
-        made.append(finding("fault", certainty, fault_attack(kind), asked, shown, (name,), says))
-    return made
-
-
-ONLY_BROKEN_WORLDS = frozenset({"crash.odd_envelopes"})  # messages that no model can cause, only an environment at fault
-
-
-_FAULTS = {
-    "raised": (
-        "fault.raised",
-        "An answer makes the reward raise, which stops training.",
-        "Score any text: catch what parsing it may raise, and pay nothing.",
-    ),
-    "returned": (
-        "fault.returned",
-        "An answer makes the reward return what no reward may.",
-        "Return one finite number a completion, whatever the text.",
-    ),
-    "hung": (
-        "fault.hung",
-        "An answer keeps the reward busy until it is killed.",
-        "Bound the work: limit lengths, use linear-time patterns, run what can hang in a process that can be killed.",
-    ),
-    "died": ("fault.died", "An answer ends the process that scores it.", "Run nothing the model wrote in the process that scores."),
-    "none": (
-        "fault.none",
-        "An answer gets no verdict, so it escapes every penalty.",
-        "Score whatever the model can cause; None is for failures of the infrastructure.",
-    ),
-    "check": (  # a lead: the policy is paid nothing for it
-        "fault.check",
-        "An answer makes the check raise, or keeps it busy, so that nobody can judge it.",
-        "Let the check return a verdict for any text: evaluation meets such answers too.",
-    ),
-    "unsteady": (
-        "fault.unsteady",
-        "The same answer gets different marks.",
-        "Let marks depend on the answer and its row alone: no state, no chance, no neighbours.",
-    ),
-    "slow": (
-        "fault.slow",
-        "An answer takes the reward many times as long as others.",
-        "Bound the work by the length of the text, and set a deadline.",
-    ),
-}
-
-
-def fault_attack(kind: str) -> Attack:
-    """What a finding says of a kind of fault."""
-    identity, flaw, fix = _FAULTS[kind.split()[0]]
-    return Attack(identity, "crash and time", lambda _: (), flaw, fix)
 
 
 def finding(
@@ -359,7 +291,17 @@ def finding(
         attack.fix,
         detail,
         attack.source,
+        _best(hits),
     )
+
+
+def _best(hits: Sequence[Outcome]) -> dict[str, float]:
+    """By place, how far the best of the answers there went."""
+    best: dict[str, float] = {}
+    for hit in hits:
+        share = hit.level.share(hit.paid.total) if hit.paid.total is not None else 0.0
+        best[hit.target.case.place] = round(max(share, best.get(hit.target.case.place, share)), 3)
+    return best
 
 
 def _above(attack: Attack, outcomes: Sequence[Outcome], hits: Sequence[Outcome], names: Sequence[str]) -> Finding:

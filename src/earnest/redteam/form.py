@@ -21,6 +21,7 @@ from earnest.task import Answer, Row
 Kind = Literal["json", "label", "choice", "number", "math", "code", "sql", "text", "calls"]
 
 _TAG = re.compile(r"<(\w+)>(?P<core>(?:(?!<\1>).)*)</\1>(?P<after>\s*)\Z", re.DOTALL)
+_PAIR = re.compile(r"<(\w+)>([^<]*)</\1>")
 _FENCE = re.compile(r"```(\w*)[ \t]*\n(?P<core>.*?)\n?```", re.DOTALL)
 _HASHES = re.compile(r"^#### *(?P<core>.+?)\s*\Z", re.MULTILINE)
 _NUMBER = re.compile(r"[$€£]?\s?[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?\s?%?|[-+−]?\.\d+|[-+−]?\d+/\d+", re.IGNORECASE)
@@ -28,6 +29,7 @@ _CHOICE = re.compile(r"\(?[A-J]\)?")
 _SQL = re.compile(r"\s*(?:select|with|values)\b", re.IGNORECASE)
 GOLD = ("answer", "gold", "label", "solution", "target", "expected", "ground_truth", "reference", "output", "value")
 LABEL = 60  # characters of the longest label
+BOX = "\\boxed{"
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ def forms_of(cases: Sequence[Case]) -> list[Form]:
     if any(isinstance(text, list) for text in texts):
         return [_of_trajectory(text) for text in texts]
     forms = [_wrapped(text) for text in texts]
+    if len({form.core for form in forms}) == 1 and len(set(texts)) > 1 and {form.wrapped for form in forms} == {"tag"}:
+        forms = _varied(texts) or forms  # the last pair of tags holds the same in all: it is not what answers
     if Counter(form.wrapped for form in forms).most_common(1)[0][0] == "" and not all(f.kind in ("json", "code", "sql") for f in forms):
         forms = _worded(texts, [case.row for case in cases])
     kind = _kind_of([form.core for form in forms], [form.wrapped for form in forms], cases, {form.kind for form in forms})
@@ -92,7 +96,7 @@ def _wrapped(text: str) -> Form:
     for pattern, by in ((_TAG, "tag"), (_HASHES, "hashes")):
         if found := pattern.search(text) if by == "hashes" else _last_tag(text):
             return _around(text, *found.span("core"), by)
-    if box := _box(text):
+    if box := boxed(text):
         return _around(text, *box, "box")
     kind: Kind = "sql" if _SQL.match(text) and " " in text.strip() else "code" if _is_program(text) else "text"
     return Form(kind, "", text, "", text)
@@ -101,6 +105,18 @@ def _wrapped(text: str) -> Form:
 def _last_tag(text: str) -> re.Match[str] | None:
     start = text.rfind("<", 0, max(text.rfind("</"), 0))  # the opening tag of the last pair, its content holding no other tag
     return _TAG.search(text, start) if start >= 0 else None
+
+
+def _varied(texts: Sequence[str]) -> list[Form]:
+    """By the pair of tags whose content differs most; none where all have the same."""
+    pairs = [{found[1]: found.span(2) for found in _PAIR.finditer(text)} for text in texts]
+    shared = [name for name in pairs[0] if all(name in pair for pair in pairs)]
+
+    def different(name: str) -> int:
+        return len({text[slice(*pair[name])] for text, pair in zip(texts, pairs, strict=True)})
+
+    most = max(shared, key=different, default="")
+    return [_around(text, *pair[most], "tag") for text, pair in zip(texts, pairs, strict=True)] if most and different(most) > 1 else []
 
 
 def _around(text: str, start: int, stop: int, by: str) -> Form:
@@ -128,12 +144,12 @@ def _container(text: str) -> Any:
     return value if isinstance(value, (dict, list)) else None
 
 
-def _box(text: str) -> tuple[int, int] | None:
-    """Start and end of what the last \\boxed{} holds."""
-    opened = text.rfind("\\boxed{")
+def boxed(text: str) -> tuple[int, int] | None:
+    """Start and end of what the last \\boxed{} of a text holds; None where none is closed."""
+    opened = text.rfind(BOX)
     if opened < 0:
         return None
-    depth, start = 0, opened + len("\\boxed{")
+    depth, start = 0, opened + len(BOX)
     for index in range(start, len(text)):
         if text[index] == "}" and depth == 0:
             return start, index

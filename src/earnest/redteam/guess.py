@@ -11,8 +11,11 @@ from typing import Any
 from earnest.errors import UserError
 from earnest.evidence import Case
 from earnest.redteam.ask import Asker
-from earnest.redteam.shapes import gold_of
+from earnest.redteam.asked import besides, objects_in
+from earnest.redteam.listed import JOINED, asks_for_several, in_order, joint, mark_of, parts
+from earnest.redteam.shapes import GOLDS, columns_of, gold_of
 from earnest.redteam.way import THOUGHT, Way, readings_of
+from earnest.redteam.wording import quoted
 from earnest.task import Answer, Row, Task
 
 PROBED = 6  # rows on which forms are tried
@@ -43,8 +46,9 @@ _FENCE = re.compile(r"```(\w+)")
 _MARK = re.compile(r"(?<!\w)([A-Z][\w ]{0,30}:)(?=\s|$|[\"'`”’<\[{])", re.MULTILINE)
 _QUOTED = re.compile(r"(?<=[\"'`“‘])([A-Z][\w ]{0,30}:)")
 _HELD = re.compile(r"(?<!\w)([A-Z][\w ]{0,30}:)(?= ?(?:<\w|\[\w|\{\w|\.\.\.|…|[XN]\b))")
-_ORDER = re.compile(
-    r"\bin (?!any )(?:\w+ ){0,2}order\b|\border(?:ed|ing)? (?:by|from|matters)|\b(?:rank|sort|sequence|chronolog|steps\b)", re.IGNORECASE
+_BRACKETS = tuple(
+    (left, right, re.compile(rf"{re.escape(left)}\w[\w ]{{0,20}}{re.escape(right)}"))
+    for left, right in (("[[", "]]"), ("(", ")"), ("**", "**"))
 )
 _LAST = re.compile(r"\b(?:last|final) line\b", re.IGNORECASE)
 
@@ -88,12 +92,17 @@ def forms_in(prompts: Sequence[str]) -> tuple[list[str], list[str]]:
         asked += [
             f"<{before}>{THOUGHT}</{before}><{name}>{{}}</{name}>",
             f"<{before}>\n{THOUGHT}\n</{before}>\n<{name}>\n{{}}\n</{name}>",
+            f"<{before}>{{}}</{before}>\n<{name}>{THOUGHT}</{name}>",
         ]
-    asked += [f"{mark} {{}}" for mark in [*shared(_QUOTED), *shared(_HELD)][-MARKS:]]
+    marks = list(dict.fromkeys([*shared(_QUOTED), *shared(_HELD)]))[-MARKS:]
+    asked += [f"{mark} {{}}" for mark in marks]
+    for one, other in combinations(marks, 2):
+        asked += [f"{one} {THOUGHT}\n{other} {{}}", f"{one} {{}}\n{other} {THOUGHT}"]
     if prompts and all(_LAST.search(prompt) for prompt in prompts):
         asked.append(LAST_LINE)
+    around = [f"{left}{{}}{right}" for left, right, pattern in _BRACKETS if prompts and all(pattern.search(prompt) for prompt in prompts)]
     fences = [f"```{language}\n{{}}\n```" for language in shared(_FENCE)]
-    return asked, fences + [f"{mark} {{}}" for mark in shared(_MARK)[-MARKS:]]
+    return asked, around + fences + [f"{mark} {{}}" for mark in shared(_MARK)[-MARKS:]]
 
 
 def _best_paid(task: Task, rows: Sequence[Row], gold: str, given: str | None) -> Way:
@@ -107,29 +116,108 @@ def _best_paid(task: Task, rows: Sequence[Row], gold: str, given: str | None) ->
     if any("\n" in str(gold_of(row, gold)) for row in rows):
         first = [one for one in first if one != LAST_LINE]
     forms = [given] if given else list(dict.fromkeys([*first, "{}", *then, *FORMS]))  # where two earn the same, the first is taken
-    ways = [Way(form, gold, reading) for reading in readings_of([gold_of(row, gold) for row in rows]) for form in forms]
+    golds = [gold_of(row, gold) for row in rows]
+    ways = [] if given else _objects(golds, gold, asked)
+    for reading in readings_of(golds, asked):
+        ways += [Way(form, gold, reading) for form in (["- {}"] if reading == "bullets" and not given else forms)]
     problem = ""
     with Asker(task, cases) as asker:  # a reward may hang or end the process on a form that is not its own
-        nothing = [none or 0.0 for none in _earned(asker, ["" for _ in cases])[0]]
-        best, most, rows_paid = None, sum(nothing), 0
-        for way in ways:
-            marks, why = _earned(asker, [way.oracle(case.row) for case in cases])
-            problem = problem or why
-            earned = [none if mark is None else mark for mark, none in zip(marks, nothing, strict=True)]
-            # One that pays an empty answer as well as the right one is one to audit.
-            as_well = way is ways[0] and min(nothing) > 0 and sum(earned) >= most
-            if sum(earned) > most + 1e-9 or (as_well and not why):
-                best, most = way, sum(earned)
-                rows_paid = sum(mark > none + 1e-9 for mark, none in zip(earned, nothing, strict=True))
-    if best is None or (min(nothing) <= 0 and FEWEST * len(cases) > rows_paid):
+        best, rows_paid, problem, all_paid = _most_paid(asker, ways, _each(asker))
+        if best is None and not all_paid and len(cases) > 1:  # marks may be relative to those beside them
+            best, rows_paid, _, all_paid = _most_paid(asker, ways, _mixed(asker))
+    if best is None or (not all_paid and FEWEST * len(cases) > rows_paid):
         tried = ", ".join(repr(form) for form in forms)
+        if best is None and problem:  # what breaks on every answer needs mending, and no other form
+            raise UserError(f"The reward pays no right answer (column '{gold}') in any form, and breaks: {quoted(problem)}")
         few = f"on {rows_paid} of {len(cases)} rows only, written as {best.form!r}" if best else "in no form"
         raise UserError(
             f"The right answers (column '{gold}') earn more than an empty one {few}; tried: {tried}. "
-            + (f"The first trouble was: {problem} " if problem else "")
+            + (f"The first trouble was: {quoted(problem)} " if problem else "")
             + "Give the form your reward expects, such as --form '<answer>{}</answer>', or another --gold."
         )
+    best = replace(best, listed=_listed(best, [row for row in rows if gold_of(row, gold) not in (None, "", [])], asked))
     return replace(best, free=_free(task, cases, best), unordered=_unordered(task, cases, best, asked))
+
+
+def _objects(golds: Sequence[Any], gold: str, prompts: Sequence[str]) -> list[Way]:
+    """Answers as fields of the objects that the prompts ask for, bare and within tags and fences; what is beside them is free."""
+    own = next((value for value in golds if isinstance(value, Mapping)), None)
+    around = ["{}", *(form for form in forms_in(prompts)[0] if form.startswith("<") and THOUGHT not in form)]
+    around += ["```json\n{}\n```"] if prompts and all("```" in prompt for prompt in prompts) else []
+    made = []
+    for fields in objects_in(prompts):
+        if own is not None and set(own) < set(fields):
+            made += [Way(form, gold, "whole", beside=besides(fields, list(own))) for form in around]
+        if own is not None or "," in gold:
+            continue
+        readings = ["whole"] if any(isinstance(value, (list, tuple)) for value in golds) else ["whole", "value"]
+        likely = sorted(fields, key=lambda name: (name.lower() != gold.lower(), name.lower() not in GOLDS, -list(fields).index(name)))
+        for name in likely:
+            kinds = readings if isinstance(fields[name], (str, list)) else readings[::-1]
+            made += [Way(form, f"{name}={gold}", kind, beside=besides(fields, [name])) for kind in kinds for form in around]
+    if own is not None and all(isinstance(value, (str, int, float)) for value in own.values()):  # no JSON: a line or a pair of tags each
+        written = {name: _as_written(name, prompts) for name in own}
+        named = ",".join(f"{written[name]}={column}" for name, column in columns_of(gold).items()) if "," in gold else ""
+        made += [Way("{}", named or gold, "pairs"), Way("{}", gold, "tags")]
+    return made
+
+
+def _as_written(name: str, prompts: Sequence[str]) -> str:
+    """A name with the capitals that it has in the prompts, where they have it with a colon."""
+    found = re.search(rf"(?<!\w)({re.escape(name).replace('_', '[ _]')})(?=\s*:)", prompts[0], re.IGNORECASE) if prompts else None
+    return found[1] if found else name
+
+
+Marks = Callable[[list[Answer]], tuple[list[float | None], list[float | None], str]]  # of right answers and of empty ones, and the trouble
+
+
+def _each(asker: Asker) -> Marks:
+    """What right answers earn among themselves."""
+    nothing = _earned(asker, ["" for _ in asker.cases])[0]
+
+    def marks(answers: list[Answer]) -> tuple[list[float | None], list[float | None], str]:
+        earned, why = _earned(asker, answers)
+        return earned, nothing, why
+
+    return marks
+
+
+def _mixed(asker: Asker) -> Marks:
+    """What right answers earn beside as many empty ones: a mark may be a rank, or divided by the best of its batch."""
+
+    def marks(answers: list[Answer]) -> tuple[list[float | None], list[float | None], str]:
+        paid = asker.ask_again([(i, said) for i, answer in enumerate(answers) for said in (answer, "")])
+        return [one.total for one in paid[::2]], [one.total for one in paid[1::2]], ""
+
+    return marks
+
+
+def _most_paid(asker: Asker, ways: Sequence[Way], marks: Marks) -> tuple[Way | None, int, str, bool]:
+    """The way in which right answers earn the most, on how many rows more than an empty one, and the first trouble.
+
+    Also whether empty ones are paid on every row: a reward that pays an empty answer as well as the right one is one to audit.
+    """
+    best, most, rows_paid, problem, all_paid = None, 0.0, 0, "", False
+    for way in ways:
+        said = [way.oracle(case.row) for case in asker.cases]
+        found, empty, why = marks(said)
+        problem = problem or why
+        nothing = [none or 0.0 for none in empty]
+        earned = [none if mark is None else mark for mark, none in zip(found, nothing, strict=True)]
+        all_paid = min(nothing) > 0
+        as_well = way is ways[0] and all_paid and sum(earned) >= sum(nothing)
+        if sum(earned) - sum(nothing) > most + 1e-9 or (as_well and not why):
+            best, most = way, sum(earned) - sum(nothing)
+            rows_paid = sum(mark > none + 1e-9 for mark, none in zip(earned, nothing, strict=True))
+    return best, rows_paid, problem, all_paid
+
+
+def _listed(way: Way, rows: Sequence[Row], prompts: Sequence[str]) -> str:
+    """What parts the items, where right answers are lists in one text: the rows hold lists, or the prompts ask for several."""
+    golds = [way.cores(row)[0] for row in rows]
+    if not all(isinstance(gold, str) for gold in golds) or not (way.reading in JOINED or asks_for_several(prompts)):
+        return ""
+    return mark_of(golds)
 
 
 def _free(task: Task, cases: Sequence[Case], way: Way) -> frozenset[str]:
@@ -149,18 +237,22 @@ def _free(task: Task, cases: Sequence[Case], way: Way) -> frozenset[str]:
 
 
 def _unordered(task: Task, cases: Sequence[Case], way: Way, prompts: Sequence[str]) -> bool:
-    """Whether lists in JSON may stand in any order: the reward takes them turned round, and no prompt speaks of an order."""
+    """Whether lists may stand in any order: the prompts say so, or they say nothing and the reward takes them turned round."""
     golds = [way.cores(case.row)[0] for case in cases]
-    if golds == [_turned(gold) for gold in golds] or any(_ORDER.search(prompt) for prompt in prompts):
-        return False
+    turned = [_turned(gold, way.listed) for gold in golds]
+    ordered = in_order(prompts)
+    if golds == turned or ordered is not None:
+        return ordered is False
     with Asker(task, cases) as asker:
-        (right, _), (turned, _) = (_earned(asker, list(map(way.written, them))) for them in (golds, [_turned(gold) for gold in golds]))
-        return right == turned
+        (right, _), (other, _) = (_earned(asker, list(map(way.written, them))) for them in (golds, turned))
+        return right == other
 
 
-def _turned(value: Any) -> Any:
+def _turned(value: Any, mark: str = "") -> Any:
     if isinstance(value, Mapping):
         return {key: _turned(item) for key, item in value.items()}
+    if isinstance(value, str) and mark:
+        return joint(value, mark).join(reversed(parts(value, mark)))
     return [_turned(item) for item in reversed(value)] if isinstance(value, (list, tuple)) else value
 
 

@@ -12,7 +12,7 @@ from earnest.redteam.ask import Asker, Paid
 from earnest.redteam.findings import Outcome
 from earnest.redteam.mutate import opened
 from earnest.redteam.mutate_data import turns_of
-from earnest.redteam.worth import same
+from earnest.redteam.worth import hole, same
 from earnest.rewards.json import parse_strict
 from earnest.task import Answer
 
@@ -26,7 +26,7 @@ _UNIT = re.compile(r"\w+|\s+|[^\w\s]")
 
 
 def smallest(outcome: Outcome, ground: Ground, asker: Asker, calls: int = CALLS) -> tuple[Answer, Paid]:
-    """An answer with nothing in it that could be left out, and what it earned: still refused, and paid no less.
+    """An answer with nothing in it that could be left out, and what it earned: paid no less, and showing the same hole.
 
     Args:
         outcome: Of an answer that the check refuses; another, or one that was caught otherwise, is given back as it is.
@@ -37,7 +37,7 @@ def smallest(outcome: Outcome, ground: Ground, asker: Asker, calls: int = CALLS)
     first = outcome.tried.answer
     if not outcome.refused or outcome.paid.total is None or outcome.ran or outcome.control is not None or len(str(first)) <= SHORT:
         return first, outcome.paid
-    row, target = ground.position(outcome.target), outcome.target
+    row, shows = ground.position(outcome.target), hole(outcome)
     best: list[tuple[Answer, Paid]] = [(first, outcome.paid)]
     left = calls
 
@@ -47,8 +47,10 @@ def smallest(outcome: Outcome, ground: Ground, asker: Asker, calls: int = CALLS)
         left -= len(answers)
         good = []
         for answer, paid in zip(answers, asker.ask([(row, answer) for answer in answers]), strict=True):
-            now = replace(outcome, paid=paid)
-            held = paid.total is not None and paid.total >= outcome.paid.total - 1e-9 and now.refused and not same(target, answer)
+            now = replace(outcome, tried=replace(outcome.tried, answer=answer), paid=paid)
+            # Less of the right answer in it would be another hole, and the sentence that is said of this one untrue.
+            still = not same(outcome.target, answer) if shows == "worthless" else hole(now) == shows
+            held = paid.total is not None and paid.total >= outcome.paid.total - 1e-9 and now.refused and still
             good.append(held)
             if held and len(str(answer)) < len(str(best[0][0])):
                 best[0] = answer, paid

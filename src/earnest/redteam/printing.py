@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.console import Console
 
+from earnest.redteam.fold import grouped
 from earnest.redteam.wording import (
     FORMS,
-    asks,
     count,
     earned,
     gap,
-    grouped,
     hits,
     number,
     percent,
     played,
     sentence,
     shown,
+    title,
     together,
     verdict,
     visible,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100  # columns, also where nobody says how many there are
 BAR, NARROW = 18, 7  # characters from honest wrong to right; the latter where lines are short
+FEW, NAMES = 3, 8  # leads or questions shown at length, and names in a row
 LABEL = 10  # characters of the words in front of what a finding says
 STYLES = {"exploit": "red", "fault": "red", "false reject": "yellow"}
 
@@ -87,21 +88,24 @@ def print_audit(audit: Audit, compared: Comparison, console: Console) -> None:
     if audit.late:
         page.line()
         page.line("The rewards are slow: there was no time for every attack of the catalog.", "yellow")
-    groups = {certainty: [f for f in compared.new if f.certainty == certainty] for certainty in ("fact", "lead", "question")}
-    for finding, others in grouped(groups["fact"]):
-        page.line()
-        _fact(finding, page)
-        _also(others, page)
-    for title, certainty, one in (
+    groups = grouped(compared.new)
+    for finding, others in groups:
+        if finding.certainty == "fact":
+            page.line()
+            _fact(finding, page)
+            _also(others, page)
+    for heading, certainty, one in (
         ("Leads: may be meant, so look", "lead", _lead),
         ("Questions: your contract decides", "question", _question),
     ):
-        if groups[certainty]:
+        some = [group for group in groups if group[0].certainty == certainty]
+        if some:
             page.line()
-            page.line(title, "bold")
-            for finding, others in grouped(groups[certainty]):
-                one(finding, page)
-                _also(others, page)
+            page.line(heading, "bold")
+        for finding, others in some[:FEW]:
+            one(finding, others, page)
+        for finding, others in some[FEW:]:
+            page.line(f"{title(finding, others)} ({finding.attack}, {who(finding)})", lead="? ")
     if sentences := together(audit):
         page.line()
         page.line("The rewards together", "bold")
@@ -185,9 +189,11 @@ def _fact(finding: Finding, page: _Page) -> None:
 
 
 def _also(others: Sequence[Finding], page: _Page) -> None:
-    """Findings of which nothing more is to be shown than of the one before."""
-    for index, finding in enumerate(others):
-        page.line(f"{finding.flaw} ({finding.attack})", lead=_label("also" if index == 0 else ""))
+    """Findings of which nothing more is to be shown than of the one before: the reports say more of them."""
+    names = [f.attack for f in others]
+    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
+    if names:
+        _said("also by", ", ".join(names[:NAMES]) + more, page)
 
 
 def _label(word: str) -> str:
@@ -198,18 +204,22 @@ def _said(word: str, text: str, page: _Page) -> None:
     page.line(text, lead=_label(word))
 
 
-def _lead(finding: Finding, page: _Page) -> None:
+def _lead(finding: Finding, others: Sequence[Finding], page: _Page) -> None:
     page.line(f"{finding.flaw} ({finding.attack}, {who(finding)})", "yellow", lead="? ")
     page.verbatim(shown(finding.example, 2, 160, page.ascii_only), _label("answer"), "cyan")
     seen = f"; {finding.detail}" if finding.detail else ""
     _said("earned", f"{earned(finding)}; on {finding.hits} of {count(finding.tried, 'row')}{seen}", page)
     _said("fix", finding.fix, page)
+    _also(others, page)
 
 
-def _question(finding: Finding, page: _Page) -> None:
-    page.line(finding.detail if asks(finding) else finding.flaw, "", lead="? ")
-    (example, *_) = shown(finding.example, 1, 100, page.ascii_only)
-    page.verbatim([f"{example}  ({who(finding)}: {finding.hits} of {count(finding.tried, 'row')})"], "    ", "cyan")
+def _question(finding: Finding, others: Sequence[Finding], page: _Page) -> None:
+    page.line(title(finding, others), "", lead="? ")
+    asked = [finding, *others]
+    for one in asked[:FEW]:
+        (example, *_) = shown(one.example, 1, 60, page.ascii_only)
+        page.verbatim([f"{example}  ({one.attack}, {one.hits} of {count(one.tried, 'row')})"], "    ", "cyan")
+    _also(asked[FEW:], page)
 
 
 def _families(audit: Audit, page: _Page) -> None:
@@ -228,8 +238,9 @@ def _baseline(compared: Comparison, page: _Page) -> None:
     if compared.accepted:
         page.line()
         page.line("In the baseline", "bold")
-        for finding in compared.accepted:
+        for finding, others in grouped(compared.accepted):
             page.line(sentence(finding), "dim", lead="  ")
+            _also(others, page)
     if compared.stale:
         page.line()
         page.line("In the baseline, but no longer found: take them out with --update-baseline", "bold yellow")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from earnest.redteam.attack import Attack
 from earnest.redteam.catalog import CATALOG
+from earnest.redteam.fold import grouped
 from earnest.redteam.wording import (
     FORMS,
     Described,
@@ -23,15 +24,15 @@ from earnest.redteam.wording import (
     count,
     described,
     earned,
+    examples,
     gap,
-    grouped,
     hits,
     kind_of,
     number,
     percent,
     played,
     sentence,
-    shown,
+    title,
     together,
     verdict,
     visible,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from earnest.redteam.baseline import Comparison
     from earnest.redteam.findings import Finding
 
+ALSO = "The same is shown by:"
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -97,18 +99,21 @@ def write_reports(audit: Audit, compared: Comparison, task: Task, folder: Path, 
 
 
 def chapters(audit: Audit, task: Task) -> list[Chapter]:
-    """A chapter for each reward function, and one for the sum where something is the fault of no single one."""
-    made = [
-        _chapter(function.name, function, [f for f in audit.findings if function.name in f.rewards], audit) for function in described(task)
-    ]
-    shared = [f for f in audit.findings if not f.rewards]
+    """A chapter for each reward function, and one for the sum of several where something is the fault of no single one."""
+    functions, held = described(task), {f.fingerprint: f for f in audit.findings}
+    own = {id(f): held.get(f.under, f).rewards or f.rewards for f in audit.findings}  # told where the one it stands under is told
+    if len(functions) == 1:
+        return [_chapter(functions[0].name, functions[0], audit.findings, audit)]
+    made = [_chapter(function.name, function, [f for f in audit.findings if function.name in own[id(f)]], audit) for function in functions]
+    shared = [f for f in audit.findings if not own[id(f)]]
     return [*made, _chapter("The sum of the rewards", None, shared, audit)] if shared else made
 
 
 def _chapter(title: str, function: Described | None, findings: Sequence[Finding], audit: Audit) -> Chapter:
+    told = [f for f in findings if f.certainty != "question"]
     families = dict.fromkeys([*audit.families, *(f.family for f in findings)])
-    ways = [(name, audit.families.get(name, (0, 0))[0], len({f.attack for f in findings if f.family == name})) for name in families]
-    facts = [f for f in findings if f.certainty == "fact"]
+    ways = [(name, audit.families.get(name, (0, 0))[0], len({f.attack for f in told if f.family == name})) for name in families]
+    facts = [f for f, _ in grouped(findings) if f.certainty == "fact"]
     bad = [f for f in facts if f.kind != "false reject"]
     tried = count(sum(1 for answers in audit.tried.values() if answers), "attack")
     if bad:
@@ -182,20 +187,19 @@ def _md_chapter(chapter: Chapter) -> list[str]:
         "",
     ]
     for finding, others in grouped(chapter.findings):
-        lines += _md_finding(finding)
+        lines += _md_finding(finding, others)
         if others:
-            lines += ["The same shows:", "", *(f"- {_md(f.flaw)} (`{f.attack}`) {_md(f.fix)}" for f in others), ""]
+            lines += [ALSO, "", *(f"- {_md(f.flaw)} (`{f.attack}`) {_md(f.fix)}" for f in others), ""]
     return lines
 
 
-def _md_finding(finding: Finding) -> list[str]:
-    title = finding.detail if asks(finding) else finding.flaw
-    answer = shown(finding.example)
+def _md_finding(finding: Finding, others: Sequence[Finding]) -> list[str]:
+    answer = examples(finding, others)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", "\n".join(answer))), default=0))
     seen = f" Seen: {_md(finding.detail)}." if finding.detail and not asks(finding) else ""
     remedy = [] if asks(finding) else ["", f"**Remedy:** {_md(finding.fix)}"]
     return [
-        f"### {kind_of(finding).capitalize()}: {_md(title)}",
+        f"### {kind_of(finding).capitalize()}: {_md(title(finding, others))}",
         "",
         f"{fence}text",
         *answer,
@@ -249,8 +253,8 @@ def report_html(audit: Audit, compared: Comparison, task: Task, catalog: Sequenc
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(
         asks=asks, count=count, earned=earned, grouped=grouped, hits=hits, kind=kind_of, number=number, percent=percent, place=_place,
-        prose=_prose, sentence=sentence,
-        shown=lambda answer: "\n".join(shown(answer, 14, 1200)), visible=visible, who=who,
+        prose=_prose, sentence=sentence, title=title,
+        examples=lambda finding, others: "\n".join(examples(finding, others, 14, 1200)), visible=visible, who=who,
     )  # fmt: skip
     return environment.get_template("redteam.html.j2").render(
         audit=audit,

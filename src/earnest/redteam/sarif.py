@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from earnest import __version__
-from earnest.redteam.wording import Described, as_text, described, earned, hits, shown, visible, who
-from earnest.task import Task
+from earnest.redteam.fold import grouped
+from earnest.redteam.wording import Described, described, earned, hits, shown, visible, who
+from earnest.task import Answer, Task
 
 if TYPE_CHECKING:
     from earnest.redteam.audit import Audit
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from earnest.redteam.findings import Finding
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+LONG = 4000  # characters up to which an example stands in JSON as it is
 
 
 def audit_json(audit: Audit, compared: Comparison) -> dict[str, Any]:
@@ -44,18 +46,24 @@ def _plain(value: Any) -> Any:
 
 
 def _example(finding: Finding) -> Any:
+    """The answer as it is, or as people can read it where it is longer than that, or deeper than JSON can be written."""
     try:
-        json.dumps(finding.example, default=repr)
+        if len(json.dumps(finding.example, default=repr)) <= LONG:
+            return finding.example
     except (ValueError, TypeError, RecursionError):
-        return as_text(finding.example)  # deeper, or with longer numbers, than JSON can be written
-    return finding.example
+        pass
+    return _readable(finding.example)
+
+
+def _readable(answer: Answer) -> str:
+    return "\n".join(shown(answer, 14, 1200))
 
 
 def sarif(audit: Audit, compared: Comparison, task: Task, root: Path | None = None) -> dict[str, Any]:
     """An audit as a SARIF 2.1.0 log of one run.
 
-    Facts that fail the audit are errors, other facts and leads are warnings, questions are notes. What the baseline holds is there, marked
-    as suppressed.
+    Facts that fail the audit are errors, other facts and leads are warnings, questions are notes. Findings that show the same flaw are one
+    result, which names them all. What the baseline holds is there, marked as suppressed.
 
     Args:
         audit: What was found.
@@ -68,12 +76,14 @@ def sarif(audit: Audit, compared: Comparison, task: Task, root: Path | None = No
     rules = [_rule(first[identity]) for identity in sorted(first)]
     numbers = {rule["id"]: index for index, rule in enumerate(rules)}
     base = (root or Path.cwd()).resolve()
+    place = {id(finding): number for number, finding in enumerate(audit.findings)}
+    both = ((compared.new, False), (compared.accepted, True))
+    groups = [(first, others, accepted) for some, accepted in both for first, others in grouped(some)]
     results = []
-    for finding in audit.findings:
+    for finding, others, accepted in sorted(groups, key=lambda group: place[id(group[0])]):  # an alert an attack would bury the flaw
         those = [functions[name] for name in finding.rewards or functions if name in functions]
         locations = [location for function in those for location in _location(function, base)]
-        accepted = any(finding is one for one in compared.accepted)
-        results.append(_result(finding, numbers[finding.attack], locations, accepted))
+        results.append(_result(finding, others, numbers[finding.attack], locations, accepted))
     driver = {"name": "earnest redteam", "version": __version__, "semanticVersion": __version__, "rules": rules}
     run = {
         "tool": {"driver": driver},
@@ -94,11 +104,12 @@ def _rule(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, rule: int, locations: Sequence[dict[str, Any]], accepted: bool) -> dict[str, Any]:
+def _result(finding: Finding, others: Sequence[Finding], rule: int, locations: Sequence[dict[str, Any]], accepted: bool) -> dict[str, Any]:
     kind = {"fact": finding.kind, "lead": f"possible {finding.kind}", "question": "question"}[finding.certainty]
     text = [f"{kind[0].upper()}{kind[1:]} in {who(finding)}: {finding.flaw}", f"The answer earns {earned(finding)}; on {hits(finding)}."]
     text += [f"Seen: {finding.detail}."] if finding.detail else []
     text += [f"Fix: {finding.fix}", f"Answer, at {finding.place}:", *shown(finding.example)]
+    text += [f"The same is shown by {', '.join(f.attack for f in others)}."] if others else []
     result: dict[str, Any] = {
         "ruleId": finding.attack,
         "ruleIndex": rule,
@@ -106,8 +117,10 @@ def _result(finding: Finding, rule: int, locations: Sequence[dict[str, Any]], ac
         "message": {"text": visible("\n".join(text))},
         "locations": list(locations),
         "partialFingerprints": {"earnestFinding/v1": finding.fingerprint},
-        "properties": {"certainty": finding.certainty, "kind": finding.kind, "answer": visible(as_text(finding.example)[:2000])},
+        "properties": {"certainty": finding.certainty, "kind": finding.kind, "answer": _readable(finding.example)},
     }
+    if others:
+        result["properties"]["also"] = [{"attack": f.attack, "flaw": visible(f.flaw), "fingerprint": f.fingerprint} for f in others]
     if accepted:
         result["suppressions"] = [{"kind": "external", "justification": "in the baseline"}]
     return result

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 from earnest.redteam.ask import BATCH, Asker
 from earnest.redteam.attack import Attack, Target, Try
-from earnest.redteam.findings import SLACK, Finding, Outcome, finding, judge_faults
+from earnest.redteam.attacks.numerals import standing
+from earnest.redteam.faults import judge_faults
+from earnest.redteam.findings import SLACK, Finding, Outcome, finding
 from earnest.redteam.minimise import smallest
 from earnest.redteam.mutate import Change, changes_for, starts
 from earnest.redteam.worth import Hole, hole, keeps_nothing, same
@@ -45,8 +47,8 @@ _STARTS = {
     "nothing": "nothing at all",
 }
 _FLAWS: Mapping[Hole, str] = {
-    "worthless": "An answer with nothing right in it is paid",
-    "near": "A wrong answer made from the right one is paid like it",
+    "worthless": "An answer that has no more right in it than honest wrong ones is paid",
+    "near": "A wrong answer that keeps some of the right one is paid like it",
     "above": "An answer earns more than the right one",
 }
 _FIXES: Mapping[Hole, str] = {
@@ -251,7 +253,7 @@ class _Hunt:
             "search." + "+".join([hit.hole, hit.chain[0], *(name for name, _ in hit.chain[1])]),
             "search",
             lambda _: (),
-            f"{_FLAWS[hit.hole]}: {', '.join([_STARTS[hit.chain[0]], *done])}.",
+            f"{_FLAWS[hit.hole]} (found from {_STARTS[hit.chain[0]]}{': ' if done else ''}{', '.join(done)}).",
             _FIXES[hit.hole],
             "found by search",
         )
@@ -289,9 +291,9 @@ def grown(chain: Chain, target: Target, changes: Mapping[str, Change]) -> Answer
 
 
 def _holds(outcome: Outcome) -> bool:
-    """Whether the right answer's asserted part stands in an answer, as whole words."""
+    """Whether the right answer's asserted part stands in an answer, as whole words and whole numerals."""
     core, answer = outcome.target.form.core.strip(), str(outcome.tried.answer)
-    return bool(core) and re.search(rf"(?<!\w){re.escape(core)}(?!\w)", answer) is not None
+    return bool(core) and re.search(standing(core), answer) is not None
 
 
 def _paying(outcomes: Sequence[Outcome], names: Sequence[str]) -> tuple[str, ...]:

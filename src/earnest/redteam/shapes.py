@@ -10,6 +10,7 @@ import asyncio
 import functools
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -137,13 +138,23 @@ def shape_of(function: Any) -> str:
 
 
 def gold_of(row: Mapping[str, Any], column: str | None) -> Any:
-    """The right answer of a row: by its column, dotted if nested, or by the first name that usually holds one."""
+    """The right answer of a row: by its column, dotted if nested, or by the first name that usually holds one.
+
+    Of several columns, parted by commas, the object of them.
+    """
     if column is None:
         column = guess_gold(row)
+    if column and re.search("[,=]", column) and column not in row:
+        return {name: gold_of(row, own) for name, own in columns_of(column).items()}
     value: Any = row
     for step in (column or "").split("."):
         value = value.get(step) if isinstance(value, Mapping) else None
     return value
+
+
+def columns_of(gold: str) -> dict[str, str]:
+    """The fields of a right answer that stands in several columns, such as "category,urgent=is_urgent", and the column of each."""
+    return {name: own or name for name, _, own in (part.partition("=") for part in gold.split(","))}
 
 
 def guess_gold(row: Mapping[str, Any]) -> str | None:

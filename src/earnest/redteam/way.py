@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
 from earnest.errors import UserError
+from earnest.redteam.form import BOX, boxed
+from earnest.redteam.listed import JOINED, asks_for_several, named_readings, parts
 from earnest.redteam.shapes import gold_of
+from earnest.redteam.terms import alike, solved
 from earnest.rewards.json import parse_strict
 from earnest.task import Answer, Row, Verdict
 
 THOUGHT = "Let me see."  # reasoning, where a form has room for some
-BOX = "\\boxed{"
 _NUMBER = re.compile(r"[-+−]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?(e[-+]?\d{1,3})?", re.IGNORECASE)
 _HASHES = re.compile(r"####\s*(.+?)\s*\Z")
 
@@ -28,10 +30,12 @@ class Way:
     Attributes:
         form: With `{}` in place of the answer.
         gold: The column of the right answer.
-        reading: Where in its value the answer stands: "hashes", "box", "first" of a list, "joined" by commas, "whole" of it as JSON, or ""
-            for all of a text.
+        reading: Where in its value the answer stands: "hashes", "box", "first" of a list, all of it joined as `JOINED` says, "whole" of it
+            as JSON, the number or truth "value" that a text is, "solved" where a term is to be made of it, or "" for all of a text.
         free: Fields of an answer in JSON that may say anything: prose that the reward does not look at.
-        unordered: Whether the order of lists in JSON does not matter.
+        unordered: Whether the order of lists does not matter.
+        beside: Fields of an answer in JSON that are asked for beside the right ones and may say anything, each with something to say.
+        listed: What parts the items of an answer that is a list in one text; "" for other texts.
     """
 
     form: str
@@ -39,6 +43,8 @@ class Way:
     reading: str
     free: frozenset[str] = frozenset()
     unordered: bool = False
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    listed: str = ""
 
     def oracle(self, row: Row) -> Answer:
         """The right answer of a row, in the form; "" where it has none."""
@@ -52,20 +58,30 @@ class Way:
         if self.is_json:
             return self.form.replace('"{}"', json.dumps(text_of(core), ensure_ascii=False)).replace("{}", _dumped(core))
         before, after = self.around
-        return before + text_of(core) + after
+        # The free fields stand in front: what reasons should come before what it leads to.
+        return before + text_of({**self.beside, **core} if self.beside else core) + after
 
     def check(self, text: Any, row: Row) -> Verdict:
         """Whether a text is a right answer in the form: equal but for white space and the writing of numbers."""
         said = text if isinstance(text, str) else str((text[-1] if text else {}).get("content") or "")
-        core = self.core_of(said)
-        golds = self.cores(row) if self.is_json or self.reading == "whole" else map(text_of, self.cores(row))
+        core, golds = self.core_of(said), self.cores(row)
+        if any(isinstance(gold, (Mapping, list, tuple)) for gold in golds):
+            core = parse_strict(core).value if isinstance(core, str) else core
+        elif not self.is_json and self.reading != "whole":
+            golds = list(map(text_of, golds))
         even = partial(_even, unordered=self.unordered)
+        golds = list(golds)
         right = core is not None and any(even(self._bound(core)) == even(self._bound(own)) for own in golds)
+        right = right or (isinstance(core, str) and any(isinstance(own, str) and alike(core, own) for own in golds))
         return Verdict(right, well_formed=core is not None)
 
     def _bound(self, value: Any) -> Any:
-        """A value, its free fields emptied."""
-        return {key: "" if key in self.free else item for key, item in value.items()} if self.free and isinstance(value, Mapping) else value
+        """A value, its free fields emptied, and a list in one text as one."""
+        if self.listed and isinstance(value, str):
+            return parts(value, self.listed)
+        if isinstance(value, Mapping) and (self.free or self.beside):
+            return {key: "" if key in self.free else item for key, item in value.items() if key not in self.beside}
+        return value
 
     def cores(self, row: Row) -> list[Any]:
         """The answers of a row that count as right, the first the one to give."""
@@ -88,17 +104,25 @@ class Way:
         body, marked, opening = text.strip(), _marks(before), re.match(r"<\w+>", before)
         if (marked and body.count(marked) != 1) or (opening and opening.group() != marked and not body.startswith(opening.group())):
             return None
-        inner = body[body.find(marked) + len(marked) :]
         if marked == BOX:  # of a box only what is in it counts, and words may follow it
-            stop = _closed(inner)
-            return inner[:stop].strip() if stop is not None and re.match(r"[\s.$,;:)]|\Z", inner[stop + 1 :]) else None
-        # Reasoning may stand in front of the mark, unless the form opens with a tag; nothing may follow.
-        return inner[: len(inner) - len(after)].strip() if inner.endswith(after) else None
+            span = boxed(body)
+            return body[slice(*span)].strip() if span and re.match(r"[\s.$,;:)]|\Z", body[span[1] + 1 :]) else None
+        inner = body[body.find(marked) + len(marked) :]
+        # Reasoning may stand in front of the mark, unless the form opens with a tag; nothing may follow but reasons that are asked for.
+        if THOUGHT in after:
+            head, _, tail = self.around[1].rstrip().partition(THOUGHT)
+            pattern = rf"{_spaced(head)}(?P<said>[^<]+){_spaced(tail)}\Z" if tail else rf"(?<!\s){re.escape(head)}(?P<said>[^\n]+)\Z"
+            ends = re.search(pattern, inner)
+            return inner[: ends.start()].strip() if ends and ends["said"].strip() else None
+        said = inner[: len(inner) - len(after)] if inner.endswith(after) else None
+        if said is not None and before[-1:] in ("(", "[", "*") and said != said.strip():  # within brackets white space is no neutral thing
+            return None
+        return said.strip() if said is not None else None
 
     @property
     def is_json(self) -> bool:
         """Whether the form itself is JSON with a hole."""
-        return self.form.lstrip().startswith(("{", "[")) and self.form.strip() != "{}"
+        return self.form.lstrip().startswith(("{", "[")) and self.form.strip() not in ("{}", "[[{}]]")
 
     @property
     def around(self) -> tuple[str, str]:
@@ -119,11 +143,17 @@ def sound(form: str) -> str:
     return form
 
 
-def readings_of(golds: Sequence[Any]) -> list[str]:
+def readings_of(golds: Sequence[Any], prompts: Sequence[str] = ()) -> list[str]:
     """How the answer may stand in the golds, the same way for all; the likeliest first."""
     known = [gold for gold in golds if gold not in (None, "", [])]
-    if all(isinstance(gold, (list, tuple)) and gold and all(isinstance(one, str) for one in gold) for gold in known):
-        return ["first", "whole", "joined"]
+    lists = [gold for gold in known if isinstance(gold, (list, tuple))]
+    if len(lists) == len(known) and all(gold and all(isinstance(one, str) for one in gold) for gold in lists):
+        joined = named_readings(prompts)
+        # where several may be named, the list is the answer; elsewhere it may hold as many answers that are all right
+        every = ["whole", *joined] if any("json" in prompt.lower() for prompt in prompts) else [*joined, "whole"]
+        return [*every, "first"] if asks_for_several(prompts) else ["first", *every]
+    if known and all(solved(gold) for gold in known):
+        return ["solved", "whole"]
     if any(isinstance(gold, (Mapping, list, tuple)) for gold in known):
         return ["whole"]
     for reading in ("hashes", "box"):
@@ -134,10 +164,15 @@ def readings_of(golds: Sequence[Any]) -> list[str]:
     return [""]
 
 
+def _spaced(text: str) -> str:
+    """A pattern for a text, white space between its words and tags left free."""
+    return r"\s*".join(re.escape(word) for word in re.split(r"\s+|(?<=>)(?=<)", text.strip())) if text.strip() else r"\s*"
+
+
 def _marks(before: str) -> str:
     """The last mark of what stands before an answer: a tag, a box, hashes, or all of it."""
     tag = re.search(r"(<\w+>|\\boxed\{|####)\Z", before)
-    return tag.group() if tag else before
+    return tag.group() if tag else before.rpartition("\n")[2] if THOUGHT in before else before
 
 
 def _at_the_hole(pattern: Any, value: Any) -> Any:
@@ -183,28 +218,22 @@ def _even(value: Any, unordered: bool = False) -> Any:
 def _read(value: Any, reading: str) -> Any:
     if reading == "whole" and isinstance(value, str):
         return parse_strict(value).value
-    if reading == "joined":
-        return ", ".join(map(text_of, value))
+    if reading == "solved":
+        return solved(value)
+    if reading in JOINED:
+        return JOINED[reading].join(map(text_of, value)) if isinstance(value, (list, tuple)) else value
+    if reading in ("pairs", "tags"):
+        pair = "{}: {}" if reading == "pairs" else "<{0}>{1}</{0}>"
+        return "\n".join(pair.format(name, text_of(own)) for name, own in value.items())
+    if reading == "value" and isinstance(value, Mapping):
+        return {name: _read(own, reading) for name, own in value.items()}
+    if reading == "value":  # of a text that is a number, true or false
+        plain = parse_strict(str(value).replace(",", "").lower()).value
+        return plain if isinstance(plain, (int, float)) else value
     if reading == "hashes" and isinstance(value, str):
         found = _HASHES.search(value)
         return found.group(1) if found else value
     if reading == "box" and isinstance(value, str):
-        return _boxed(value)
+        span = boxed(value)
+        return value[slice(*span)] if span else value
     return value
-
-
-def _boxed(text: str) -> str:
-    """What the last box of a text holds; the text itself where there is none."""
-    _, found, inner = text.rpartition(BOX)
-    stop = _closed(inner) if found else None
-    return text if stop is None else inner[:stop]
-
-
-def _closed(inner: str) -> int | None:
-    """Where the brace that is open at the start closes."""
-    depth = 0
-    for index, letter in enumerate(inner):
-        if letter == "}" and depth == 0:
-            return index
-        depth += {"{": 1, "}": -1}.get(letter, 0)
-    return None

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from earnest.redteam.fold import grouped
 from earnest.score import reward_names
 from earnest.task import Answer, Task
 
@@ -30,7 +31,10 @@ FORMS = {
 }  # fmt: skip
 _BLANKS = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and symbols that look like nothing
 _WORD = re.compile(r"\w+")
-_RUN = re.compile(r"(.)\1{31,}", re.DOTALL)
+_BREAKS = frozenset("\n\r\v\f\x85\u2028\u2029")
+_RUN = re.compile(r"(.{1,24}?)\1{7,}", re.DOTALL)  # the shortest unit first: "((((" is four brackets, not two pairs
+RUN = 32  # characters from which a run is told and not written out
+SEARCHED = 400_000  # characters in which runs are looked for
 _UNIT = re.compile(r"\[[\d,]+ times [^\]\n]+\]|\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})|.", re.DOTALL)
 
 
@@ -158,13 +162,22 @@ def shown(answer: Answer, lines: int = LINES, characters: int = CHARACTERS, asci
 
 
 def _runs_told(text: str) -> str:
-    """The same with "[5,000 times (]" in place of as many brackets."""
+    """The same with "[5,000 times (]" in place of as many brackets, and `[2,000 times "not "]` in place of as many words."""
 
     def told(found: re.Match[str]) -> str:
-        one = found.group(1)
-        return f"[{len(found.group()):,} times {_escape(one) if one.isspace() else one}]"
+        run, unit = found.group(), found.group(1)
+        if len(run) < RUN:
+            return run
+        one = "".join(_escape(c) if c in _BREAKS or unit.isspace() else c for c in unit)
+        return f"[{len(run) // len(unit):,} times {one if len(unit) == 1 else chr(34) + one + chr(34)}]"
 
-    return _RUN.sub(told, text)
+    whole = re.sub(r"(.)\1{99,}", told, text, flags=re.DOTALL)  # the long ones at once, whatever the length
+    return _RUN.sub(told, whole[:SEARCHED]) + whole[SEARCHED:]
+
+
+def quoted(text: str, most: int = 300) -> str:
+    """What a reward or its exception said, on one line and as far as a person can read it."""
+    return _shorter(" ".join(visible(_runs_told(text)).split()), most)
 
 
 def _shorter(shown: str, most: int) -> str:
@@ -233,24 +246,26 @@ def sentence(finding: Finding) -> str:
     return f"{kind_of(finding)} {finding.attack} ({who(finding)}): {visible(finding.detail if asks(finding) else finding.flaw)}"
 
 
-def grouped(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]:
-    """Findings of one kind and family once, the first of them with the others: one hole is found by many attacks."""
-    groups: dict[object, list[Finding]] = {}
-    for finding in findings:
-        same = (
-            finding.attack
-            if finding.kind == "fault" or asks(finding)
-            else finding.detail
-            if finding.certainty == "lead"
-            else finding.family
-        )
-        groups.setdefault((finding.certainty, finding.kind, finding.rewards, same), []).append(finding)
-    return [(first, others) for first, *others in groups.values()]
-
-
 def asks(finding: Finding) -> bool:
     """Whether it is a question to the reader."""
     return finding.certainty == "question" and bool(finding.detail)
+
+
+def title(finding: Finding, others: Sequence[Finding] = ()) -> str:
+    """What a reader is told or asked first, of a finding and those that stand under it."""
+    if not asks(finding):
+        return finding.flaw
+    if not others:
+        return finding.detail[:1].upper() + finding.detail[1:]
+    how = "with something around them" if finding.reason == "beside" else "written another way"
+    return f"Right answers {how} earn too little. Does your contract forbid that?"
+
+
+def examples(finding: Finding, others: Sequence[Finding] = (), lines: int = LINES, characters: int = CHARACTERS) -> list[str]:
+    """What a reader looks at: the example, and of a question that several attacks ask, one of each."""
+    if asks(finding) and others:
+        return [shown(one.example, 1, 80)[0] for one in (finding, *others)]
+    return shown(finding.example, lines, characters)
 
 
 def played(audit: Audit) -> list[Played]:
@@ -284,7 +299,8 @@ def together(audit: Audit) -> Sequence[str]:
 
 def verdict(audit: Audit, compared: Comparison) -> str:
     """The whole of it in one sentence."""
-    new = compared.new
+    groups = grouped(compared.new)
+    new = [first for first, _ in groups]  # the others show nothing that these do not
     attacks = count(len([1 for answers in audit.tried.values() if answers]), "attack")
     exploits = sum(f.certainty == "fact" and f.kind == "exploit" for f in new)
     faults = sum(f.certainty == "fact" and f.kind == "fault" for f in new)
@@ -292,8 +308,8 @@ def verdict(audit: Audit, compared: Comparison) -> str:
     leads, questions = (sum(f.certainty == certainty for f in new) for certainty in ("lead", "question"))
     others = [count(n, noun) for n, noun in ((rejects, "false reject"), (leads, "lead"), (questions, "question")) if n]
     read = f"; read the {_listed(others)} too" if others else ""
-    known = f" {count(len(compared.accepted), 'finding')} in the baseline {'is' if len(compared.accepted) == 1 else 'are'} left aside."
-    known = known if compared.accepted else ""
+    accepted = len(compared.accepted)
+    known = f" {count(accepted, 'finding')} in the baseline {'is' if accepted == 1 else 'are'} left aside." if accepted else ""
     if exploits or faults:
         bad = [
             text

@@ -13,14 +13,17 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from difflib import SequenceMatcher
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
 
 from earnest.redteam.attack import Target
-from earnest.redteam.attacks.numerals import numeral_of
+from earnest.redteam.attacks.numerals import numeral_of, numerals_in, standing
+from earnest.redteam.attacks.units import ends_with, quantity_of
 from earnest.redteam.findings import SLACK, Outcome
 from earnest.redteam.mutate import TOKEN, opened
 from earnest.redteam.mutate_data import leaves
+from earnest.redteam.terms import alike
 from earnest.rewards.json import parse_strict
 from earnest.task import Answer
 
@@ -31,8 +34,6 @@ LOOKED_AT = 300  # characters compared letter by letter, which takes quadratic t
 
 Hole = Literal["worthless", "near", "above"]
 
-_NUMBER = re.compile(r"[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
-_MEASURE = re.compile(r"([-+−]?\d[\d.,]*)\s*([^\W\d_][^\s\d]{0,11})\.?\Z")  # a number with its unit, which may be paid by closeness
 _DENIAL = re.compile(r"\b(?:not|no|never|neither|nor|but|except|wrong|incorrect|false|mistaken|nicht|kein|pas)\b|n't", re.IGNORECASE)
 _MARK = re.compile(r"(<\w+>|\\boxed\{|####|```\w*)\s*\Z")
 _FENCED = re.compile(r"```\w*\s*\n(.*?)\n?\s*```", re.DOTALL)
@@ -91,11 +92,14 @@ def same(target: Target, answer: Answer) -> bool:
             form.kind == "code" and _same_program(form.core, opened(target, answer).core)
         )
     inner = _asserted(target, answer)
-    if (own := _MEASURE.fullmatch(form.core.strip())) and (said := _MEASURE.search(inner)) and own[2].casefold() == said[2].casefold():
-        return _same_number(own[1], said[1])
+    if (own := quantity_of(form.core)) and (said := ends_with(inner)):  # which may be paid by closeness
+        (value, unit), (other, its) = own.base, said.base
+        return unit == its and _near(other, value) and not _DENIAL.search(inner)
     if form.kind == "json":
         return any(not parsed.reason and _equal(parsed.value, form.value) for parsed in map(parse_strict, (inner, *_FENCED.findall(inner))))
     gold, given = numeral_of(form.core), numeral_of(inner)
+    if alike(form.core, inner):
+        return True
     if gold is not None and given is not None and gold.value == given.value:
         return True
     if form.kind == "number":
@@ -141,14 +145,16 @@ def kept(target: Target, answer: Answer) -> frozenset[Any]:
     words = {w.casefold() for w in TOKEN.findall(form.core)} & {w.casefold() for w in TOKEN.findall(text)}
     if form.kind in ("code", "sql"):
         return frozenset(words)
+    if (own := quantity_of(form.core)) and any(_near(n.value, own.numeral.value) for n in numerals_in(text)):
+        words |= {"\0number"}
     words = {w for w in words if _says(w)} or words  # commas are nothing to be paid for, unless they are all there is
     alike = folded(form.core) in folded(text) or _likeness(form.core, text) > _usual_likeness(target) + LIKER
     return frozenset(words | {"\0alike"} if alike and form.core else words)
 
 
 def folded(value: Any) -> str:
-    """A text without what is only writing: case, white space, a last full stop."""
-    return " ".join(str(value).casefold().split()).rstrip(" .;")
+    """A text without what is only writing: case, white space, a last full stop, zeros in front of a number."""
+    return re.sub(r"(?<![\w.,])0+(?=\d)", "", " ".join(str(value).casefold().split())).rstrip(" .;")
 
 
 def _says(text: str) -> bool:
@@ -168,7 +174,7 @@ def _equal(a: Any, b: Any) -> bool:
     return folded(a) == folded(b)
 
 
-def _near(value: float, gold: float) -> bool:
+def _near(value: float | Fraction, gold: float | Fraction) -> bool:
     return abs(value - gold) <= NEAR * abs(gold)
 
 
@@ -183,20 +189,10 @@ def _same_program(gold: str, text: str) -> bool:
     return not ends and all(ast.dump(node) in given for node in own.body)
 
 
-def _numbers(text: str) -> list[float]:
-    found = []
-    for match in _NUMBER.findall(text.translate({0x2212: "-"})):
-        try:
-            found.append(float(match.replace(",", "")))
-        except ValueError:  # another script's digits
-            continue
-    return found
-
-
 def _same_number(gold: str, text: str) -> bool:
     """Whether a text names only numbers near the right one, and denies none."""
-    wanted, named = _numbers(gold), _numbers(text)
-    return bool(wanted and named) and all(_near(n, wanted[-1]) for n in named) and not _DENIAL.search(text)
+    wanted, named = numerals_in(gold), numerals_in(text)
+    return bool(wanted and named) and all(_near(n.value, wanted[-1].value) for n in named) and not _DENIAL.search(text)
 
 
 def _same_words(gold: str, text: str, target: Target) -> bool:
@@ -204,7 +200,7 @@ def _same_words(gold: str, text: str, target: Target) -> bool:
     wanted, given = folded(gold), folded(text)
     if given.strip(" .,!?:;'\"()[]*`$") == wanted.strip(" .,!?:;'\"()[]*`$"):
         return True
-    within = re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", given) if wanted else None
+    within = re.search(standing(wanted), given) if wanted else None
     rest = given.replace(wanted, " ") if wanted else given
     if _DENIAL.search(rest):
         return False
@@ -217,7 +213,7 @@ def _same_words(gold: str, text: str, target: Target) -> bool:
 
 def _stands(other: str, text: str) -> bool:
     wanted = folded(other)
-    return bool(wanted) and re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text) is not None
+    return bool(wanted) and re.search(standing(wanted), text) is not None
 
 
 def _members(gold: Any, text: str) -> set[Any]:

@@ -14,6 +14,7 @@ from earnest.redteam.attack import Attack, Build, Kind, Target, Try
 from earnest.redteam.attacks.label import sentences
 from earnest.redteam.attacks.numerals import Numeral, decimal, numeral_of
 from earnest.redteam.attacks.phrases import ANOTHER, DENIED, HEDGED, HYPOTHETICAL, QUOTED, TWO
+from earnest.redteam.attacks.quantities import WORDED, numeric
 from earnest.redteam.attacks.slots import Slot, fairly, slot_of
 
 KINDS: frozenset[Kind] = frozenset({"number", "math", "json"})
@@ -26,6 +27,9 @@ _ALLOWED = re.compile(
 )
 _OFF = re.compile(r"(\d+(?:\.\d+)?) ?(?:%|percent) (?:off|error|deviation|tolerance|margin|difference)", re.IGNORECASE)
 _EXPRESSION = re.compile(r"(?<![\w.])\(?\d[\d.,]*(?:\s*(?:[-+*/×÷^−]|\*\*|\\times|\\cdot)\s*\(?-?\d[\d.,]*\)?)+")
+_LOWEST = re.compile(
+    r"\b(?:in|to|its|the) (?:its |the )?(?:lowest|simplest|reduced|irreducible)\b|\bfully (?:reduced|simplified)\b", re.IGNORECASE
+)
 CLIFF = 0.6  # of the way from wrong to right: between a number and one twice as far off, no kind of closeness falls by more
 TWO_NUMBERS = tuple(template for template in (*TWO, *HEDGED) if "/" not in template)  # 42/1 is 42
 
@@ -34,10 +38,10 @@ def valued(build: Callable[[Slot, Numeral], Iterable[str]], *, same: bool = Fals
     """A builder of texts that needs the gold to be a number. Without `same`, texts that have the value of a gold are left out."""
 
     def built(target: Target) -> Iterator[Try]:
-        slot = slot_of(target)
-        gold = numeral_of(slot.gold) if slot else None
-        if slot is None or gold is None:
+        place = numeric(target)
+        if place is None:
             return
+        slot, gold = place
         golds = {n.value for n in map(numeral_of, (slot.gold, *slot.accepted)) if n}
         for core in dict.fromkeys(build(slot, gold)):
             number = numeral_of(core)
@@ -65,6 +69,10 @@ def _enumerate(slot: Slot, gold: Numeral) -> Iterator[str]:
 def _inside(slot: Slot, gold: Numeral) -> Iterator[str]:
     """The gold's digits as a piece of a longer numeral."""
     digits, sign = decimal(abs(gold.value)), "-" if gold.value < 0 else ""
+    if gold.fraction and gold.value:
+        top, bottom = abs(gold.value.numerator), gold.value.denominator
+        turned = ((bottom, top), (int(f"1{top}"), bottom), (top, int(f"{bottom}0")))
+        yield from (f"{sign}{top}", *(gold.like(Fraction(int(f"{sign}{a}"), b)) for a, b in turned))
     yield from (f"{gold.before}{sign}{head}{digits}{gold.after}" for head in ("1", "9", "10"))
     if gold.value.denominator == 1 and gold.value:
         yield from (f"{gold.before}{sign}{digits}{tail}{gold.after}" for tail in ("0", "1", "00"))
@@ -87,10 +95,10 @@ def _nan(slot: Slot, gold: Numeral) -> Iterator[str]:
 
 def _near(target: Target) -> Iterator[Try]:
     """Numbers that are off, each with one twice as far off: a tolerance ends somewhere between two of them, closeness falls by a little."""
-    slot = slot_of(target)
-    gold = numeral_of(slot.gold) if slot else None
-    if slot is None or gold is None:
+    place = numeric(target)
+    if place is None:
         return
+    slot, gold = place
     golds = [n.value for n in map(numeral_of, (slot.gold, *slot.accepted)) if n]
     whole = gold.value.denominator == 1
     tens = [Fraction(10) ** i for i in range(-3, 3)]
@@ -143,6 +151,17 @@ def _more(slot: Slot, gold: Numeral) -> Iterator[str]:
         yield from (f"half of {own}", f"3 more than {own}", f"{own} - 1", f"1000 - {own}", f"{own}x", f"{own} and a half")
     if gold.value not in (0, 1):
         yield from (f"{own}^2", f"{own} squared", f"\\sqrt{{{own}}}", f"1/{own}")
+
+
+def _unreduced(target: Target) -> Iterator[Try]:
+    """A fraction that is not in lowest terms, where the prompt asks for those."""
+    slot = slot_of(target)
+    gold = numeral_of(slot.gold) if slot else None
+    if slot and gold and gold.fraction and gold.value.denominator > 1 and _LOWEST.search(target.prompt):
+        sign, top, bottom = "-" if gold.value < 0 else "", abs(gold.value.numerator), gold.value.denominator
+        for times in (2, 3):
+            plain = f"{sign}{times * top}/{times * bottom}"
+            yield from slot.fill([plain if gold.fraction == "/" else f"{sign}\\frac{{{times * top}}}{{{times * bottom}}}"])
 
 
 def _cover(slot: Slot, gold: Numeral) -> Iterator[str]:
@@ -235,7 +254,7 @@ ATTACKS = (
         "An answer that lists many numbers is paid, because the right one is among them.",
         "Pay nothing where more than one number is asserted.",
         "reward-doctor",
-        kinds=KINDS,
+        kinds=KINDS | WORDED,
     ),
     Attack(
         "num.inside",
@@ -244,7 +263,7 @@ ATTACKS = (
         "Another number is paid, because the right digits stand in it: 142 for 42.",
         "Compare values, not digits.",
         "reward-doctor's substring check",
-        kinds=KINDS,
+        kinds=KINDS | WORDED,
     ),
     Attack(
         "num.sign",
@@ -253,7 +272,7 @@ ATTACKS = (
         "The right digits with the wrong sign are paid.",
         "Read the sign with the number.",
         "constructed",
-        kinds=KINDS,
+        kinds=KINDS | WORDED,
     ),
     Attack(
         "num.nan",
@@ -262,7 +281,7 @@ ATTACKS = (
         "What is no number is paid: a comparison with NaN or infinity went the wrong way.",
         "Refuse what is not finite, and write the comparison so that false means wrong.",
         "seen in tolerance checks",
-        kinds=KINDS,
+        kinds=KINDS | WORDED,
     ),
     Attack(
         "num.denied",
@@ -316,7 +335,7 @@ ATTACKS = (
         "Another value is paid, because its writing begins or ends with the right number: '42 million' for 42.",
         "Read the answer whole, and refuse what stands beside the number.",
         "constructed",
-        kinds=NUMBERS,
+        kinds=NUMBERS | WORDED,
     ),
     Attack(
         "num.near",
@@ -326,7 +345,17 @@ ATTACKS = (
         "Compare exactly, or with a tolerance that suits the size of the right answer.",
         "envdoctor",
         wrong="contract",
-        kinds=KINDS,
+        kinds=KINDS | WORDED,
+    ),
+    Attack(
+        "num.unreduced",
+        "number",
+        _unreduced,
+        "A fraction that can be reduced is paid, although the prompt asks for lowest terms.",
+        "Compare numerator and denominator as they are written, in the form that was asked for.",
+        "constructed",
+        wrong="contract",
+        kinds=NUMBERS,
     ),
     Attack(
         "num.units",
@@ -346,7 +375,7 @@ ATTACKS = (
         "Declare whether the answer counts per cent, and compare values.",
         "constructed",
         wrong="contract",
-        kinds=KINDS,
+        kinds=KINDS | WORDED,
     ),
     Attack(
         "num.about",
@@ -356,7 +385,7 @@ ATTACKS = (
         ASSERTS,
         "constructed",
         wrong="contract",
-        kinds=NUMBERS,
+        kinds=NUMBERS | WORDED,
     ),
     Attack(
         "math.cover",
@@ -365,7 +394,7 @@ ATTACKS = (
         "A set or a range with the right number in it is paid.",
         "Compare the shape of the answer too: a set, a range or plus-minus is no number.",
         "constructed",
-        kinds=NUMBERS,
+        kinds=NUMBERS | WORDED,
     ),
     Attack(
         "math.restate",
@@ -375,7 +404,7 @@ ATTACKS = (
         LITERAL,
         "math-verify's default",
         wrong="contract",
-        kinds=KINDS,
+        kinds=KINDS | WORDED,
     ),
     Attack(
         "math.echo",

@@ -6,8 +6,19 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-_NUMERAL = re.compile(r"(?P<before>[$€£]?\s?)(?P<number>[-+−]?(?:\d{1,3}(?:,\d{3})+|\d{1,200})?(?:\.\d{1,200})?)(?P<after>\s?\\?%?)")
-_FRACTION = re.compile(r"(?P<sign>[-−]?)(?:(?P<a>\d{1,50})/(?P<b>\d{1,50})|\\[dt]?frac\{(?P<c>\d{1,50})\}\{(?P<d>\d{1,50})\})")
+_NUMERAL = re.compile(
+    r"(?P<before>[$€£]?\s?)(?P<number>[-+−]?(?:\d{1,3}(?:,\d{3})+|\d{1,200})?(?:\.\d{1,200})?)"
+    r"(?P<power>[eE](?P<e>[-+−]?\d{1,3})|\s?(?:×|\*|\\times|\\cdot)\s?10(?:\^|\*\*)\{?(?P<ten>[-+−]?\d{1,3})\}?)?(?P<after>\s?\\?%?)"
+)
+_FRACTION = re.compile(
+    r"(?P<sign>[-−]?)(?:(?P<whole>\d{1,20})\s)?(?:(?P<a>\d{1,50})/(?P<b>\d{1,50})|\\[dt]?frac\{(?P<c>\d{1,50})\}\{(?P<d>\d{1,50})\})"
+)
+# In running text, the longest first: a fraction, a decimal, either with its sign and its power of ten.
+_IN_TEXT = re.compile(
+    r"(?<![\w.])[-+−]?(?:\\[dt]?frac\{\d{1,50}\}\{\d{1,50}\}|\d{1,50}/\d{1,50}(?![\d/])"
+    r"|(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,200})(?:\.\d{1,200})?|\.\d{1,200})(?:e[-+]?\d{1,3}(?!\d))?)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -18,8 +29,9 @@ class Numeral:
         value: Its value.
         before: What stands before its digits.
         after: What stands behind them.
-        digits: The digits themselves; "" of a fraction.
+        digits: The digits themselves, with the sign; "" of a fraction.
         fraction: How a fraction is written: "/", "frac", or "" where it is none.
+        power: The power of ten as it is written behind the digits, if any.
     """
 
     value: Fraction
@@ -27,6 +39,7 @@ class Numeral:
     after: str = ""
     digits: str = ""
     fraction: str = ""
+    power: str = ""
 
     def like(self, value: Fraction | int) -> str:
         """Another value in the same dress."""
@@ -43,19 +56,38 @@ def numeral_of(text: str) -> Numeral | None:
     fraction = _FRACTION.fullmatch(text)
     if fraction:
         top, bottom = int(fraction["a"] or fraction["c"]), int(fraction["b"] or fraction["d"])
+        top += int(fraction["whole"] or 0) * bottom
         value = Fraction(-top if fraction["sign"] else top, bottom) if bottom else None
         return Numeral(value, fraction="/" if fraction["a"] else "frac") if value is not None else None
     found = _NUMERAL.fullmatch(text)
     if not found or not re.search(r"\d", found["number"]):
         return None
-    return Numeral(Fraction(found["number"].replace(",", "").replace("−", "-")), found["before"], found["after"], found["number"])
+    power = int((found["e"] or found["ten"] or "0").replace("−", "-"))
+    value = Fraction(found["number"].replace(",", "").replace("−", "-")) * Fraction(10) ** power
+    return Numeral(value, found["before"], found["after"], found["number"], power=found["power"] or "")
+
+
+def numerals_in(text: str) -> list[Numeral]:
+    """The numbers that a text names, in order."""
+    found = (numeral_of(one) for one in _IN_TEXT.findall(text) if one.isascii() or "−" in one)
+    return [one for one in found if one]
+
+
+def standing(text: str) -> str:
+    """A pattern for a text where it stands whole: within no longer word, and as a numeral within no other: no 5 in 1.5, -5 or 5/7."""
+    before, after = r"(?<!\w)", r"(?!\w)"
+    if re.match(r"\.?\d", text):
+        before += r"(?<!\d[.,:/])(?<![-−/^.])"
+    if re.search(r"\d\Z|\A[.\d].*\w\Z", text):  # a unit goes on behind a stroke too: m, m/s
+        after += r"(?!\s?(?:\^|/|\*\*)\s?[\w({])(?!\s?(?:×|\*|\\times|\\cdot)\s?10\b)(?![.,:−-]\d)"
+    return before + re.escape(text) + after
 
 
 def decimal(value: Fraction) -> str:
     """A value as a plain decimal, rounded where it does not end."""
     if value.denominator == 1:
         return str(value.numerator)
-    for places in range(1, 16):
+    for places in range(1, 40):
         shifted = value * 10**places
         if shifted.denominator == 1:
             digits = str(abs(shifted.numerator)).rjust(places + 1, "0")

@@ -15,6 +15,9 @@ from earnest.redteam.attacks.numerals import Numeral, decimal, numeral_of
 from earnest.redteam.attacks.slots import slot_of
 
 _REASONING = re.compile(r"<(think|thinking|thought|thoughts|reason|reasoning|scratchpad|plan|analysis)>(?P<inside>.*?)</\1>", re.DOTALL)
+LOWEST = re.compile(
+    r"\b(?:lowest|simplest|reduced|irreducible)\b|\bsimplif\w+|\bdecimals?\b|\bimproper\b", re.IGNORECASE
+)  # how a fraction must be written
 NUMBERS: frozenset[Kind] = frozenset({"number", "math"})
 WORDED: frozenset[Kind] = frozenset({"label", "choice", "text"})
 SHORT: frozenset[Kind] = NUMBERS | WORDED
@@ -63,7 +66,21 @@ def _spaced(target: Target) -> Iterator[Try]:
         yield from (Try(target.form.wrap(other)) for other in around)
 
 
-def _equal(gold: Numeral) -> Iterator[str]:
+def _equal(target: Target) -> Iterator[Try]:
+    free = not LOWEST.search(target.prompt)
+    written = _number(lambda gold: [*_as_value(gold), *(_unreduced(gold) if free and gold.fraction else [])])
+    return written(target)
+
+
+def _unreduced(gold: Numeral) -> Iterator[str]:
+    """A fraction not in lowest terms, and as a mixed number."""
+    top, bottom, sign = abs(gold.value.numerator), gold.value.denominator, "-" if gold.value < 0 else ""
+    yield f"{sign}{2 * top}/{2 * bottom}"
+    if top > bottom > 1:
+        yield f"{sign}{top // bottom} {top % bottom}/{bottom}"
+
+
+def _as_value(gold: Numeral) -> Iterator[str]:
     value = gold.value
     if value.denominator == 1 or gold.before or gold.after:
         return
@@ -116,7 +133,17 @@ def _ask(what: str) -> str:
     return f"the check refuses it as well: if {what} is right by your contract, accept it in both"
 
 
-def _control(identity: str, build: Build, kinds: frozenset[Kind], what: str, fix: str, *, contested: bool = True) -> Attack:
+def control(identity: str, build: Build, kinds: frozenset[Kind], what: str, fix: str, *, contested: bool = True) -> Attack:
+    """A control: a right answer in another writing.
+
+    Args:
+        identity: Its name behind "right.".
+        build: Its answers to a row.
+        kinds: The forms of answers it applies to.
+        what: What it is about, as in "refused for ...".
+        fix: What mends a reward that refuses it.
+        contested: Whether it is asked about where reward and check both refuse it.
+    """
     return Attack(
         f"right.{identity}",
         "right answers",
@@ -134,33 +161,33 @@ VALUES = "Compare values in place of characters."
 STRIPPED = "Take away what does not count before you compare, by one declared rule."
 
 ATTACKS = (
-    _control("space", _spaced, SHORT, "white space around it", STRIPPED, contested=False),
-    _control(
+    control("space", _spaced, SHORT, "white space around it", STRIPPED, contested=False),
+    control(
         "newlines", _whole(lambda text: [text.replace("\n", "\r\n"), f"{text}\r\n"]), FORMS, "Windows line ends", STRIPPED, contested=False
     ),
-    _control("case", _core(lambda core: [core.lower(), core.upper(), core.capitalize()]), WORDED, "other capitals", STRIPPED),
-    _control("reasoning", _reasoned, FORMS, "reasoning of several lines in front", "Let `.` match line breaks there.", contested=False),
-    _control("stop", _core(lambda core: [f"{core}."]), SHORT, "a full stop behind it", STRIPPED),
-    _control("bold", _core(lambda core: [f"**{core}**"]), SHORT, "bold type", STRIPPED),
-    _control(
+    control("case", _core(lambda core: [core.lower(), core.upper(), core.capitalize()]), WORDED, "other capitals", STRIPPED),
+    control("reasoning", _reasoned, FORMS, "reasoning of several lines in front", "Let `.` match line breaks there.", contested=False),
+    control("stop", _core(lambda core: [f"{core}."]), SHORT, "a full stop behind it", STRIPPED),
+    control("bold", _core(lambda core: [f"**{core}**"]), SHORT, "bold type", STRIPPED),
+    control(
         "sign_off",
         _whole(lambda text: [f"{text}\n\nHope this helps!", f"{text}\n\nLet me know if you have any questions."]),
         SHORT,
         "a short greeting behind it",
         "Find the answer in its fixed place, and let what follows be, if it asserts nothing.",
     ),
-    _control(
+    control(
         "corrected",
         _corrected,
         SHORT,
         "a first thought that it corrects",
         "Take what is asserted last where the text says that it corrects itself, or read a fixed place.",
     ),
-    _control("equal", _number(_equal), NUMBERS, "the same value as a fraction or a decimal (1/2 for 0.5)", VALUES),
-    _control("thousands", _number(_thousands), NUMBERS, "thousands grouped by commas, or not grouped", VALUES),
-    _control("zeros", _number(_zeros), NUMBERS, "zeros behind the decimal point (42.0 for 42)", VALUES),
-    _control("minus", _number(_minus), NUMBERS, "the typographic minus sign", "Read U+2212 as a minus."),
-    _control(
+    control("equal", _equal, NUMBERS, "the same value as a fraction or a decimal (1/2 for 0.5)", VALUES),
+    control("thousands", _number(_thousands), NUMBERS, "thousands grouped by commas, or not grouped", VALUES),
+    control("zeros", _number(_zeros), NUMBERS, "zeros behind the decimal point (42.0 for 42)", VALUES),
+    control("minus", _number(_minus), NUMBERS, "the typographic minus sign", "Read U+2212 as a minus."),
+    control(
         "named",
         _number(lambda gold: [f"x = {gold.like(gold.value)}"]),
         NUMBERS,

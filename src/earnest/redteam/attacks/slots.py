@@ -15,11 +15,13 @@ from typing import Any
 
 from earnest.redteam.attack import Build, Target, Try
 from earnest.redteam.attacks.nowork import NEARLY, SEVERAL
-from earnest.redteam.attacks.numerals import nearer, numeral_of
+from earnest.redteam.attacks.numerals import nearer, numeral_of, standing
+from earnest.redteam.attacks.units import quantity_of
 from earnest.redteam.findings import SLACK
 from earnest.redteam.form import prompt_text
 
 SHORT = 80  # characters of the longest answer that counts as short
+HALF = 0.85  # of the way from wrong to right: a number may be paid without its unit, but not (nearly) as much as with it
 MOST = 12  # options that stand in one answer
 BARE = 3  # of so many texts one is also tried outside tags and boxes: a reward that finds it there mostly finds it inside as well
 
@@ -48,7 +50,9 @@ class Slot:
 
     def fair(self, text: str) -> float:
         """How much of the way to right a text may earn for what it shares with a gold, where likeness may be paid."""
-        return max(likeness(text, gold) for gold in (self.gold, *self.accepted)) if self.graded else 0.0
+        own = quantity_of(self.gold)  # of a quantity, the number alone may be paid in part
+        least = HALF if own and re.search(standing(own.number), text) else 0.0
+        return max(least, *(likeness(text, gold) for gold in (self.gold, *self.accepted))) if self.graded else least
 
     def fill(self, cores: Iterable[str]) -> Iterator[Try]:
         """Each of the texts in the task's own way, and some of them bare too, those aside that are a gold of the row."""

@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
 from earnest.redteam.attacks.right import SHORT
 from earnest.redteam.attacks.slots import fairly, likeness
+from earnest.redteam.attacks.tuples import numbers_of
 
 KINDS: frozenset[Kind] = frozenset({"text"})
 GIVEN = 12  # pieces of a question that are given back
+CLIFF = 0.75  # of the way from wrong to right: what a range or a point may earn for being near the right one
 _FORMULA = re.compile(r"[\w.()]{1,30}(?:\s?(?:\*\*|[-+*/^=<>])\s?[\w.()]{1,30}){1,20}")
 _QUOTED = re.compile(r"[\"“][^\"“”\n]{4,300}[\"”]")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
@@ -107,7 +110,8 @@ def _given(target: Target) -> Iterator[Try]:
     golds = {target.form.core.strip().lower(), *(gold.lower() for gold in target.accepted)}
     for text in list(dict.fromkeys([*standing, *formulas]))[:GIVEN]:
         if text and len(text) <= 300 and text.lower() not in golds:
-            yield _alike(target, text)
+            made = _alike(target, text)
+            yield replace(made, fair=max(made.fair, CLIFF)) if numbers_of(text) and numbers_of(target.form.core) else made
 
 
 def _lines(text: str) -> list[str]:

@@ -1,0 +1,180 @@
+"""Answers that cite numbered passages of the prompt, as [2]: all of them cited, others, none that exists, nothing but citations.
+
+The words stay right, and so does what they deserve: only (nearly) full marks count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from earnest.redteam.attack import Attack, Build, Kind, Target, Try
+from earnest.redteam.attacks.nowork import NEARLY
+from earnest.redteam.form import prompt_text
+
+KINDS: frozenset[Kind] = frozenset({"text", "label", "number", "math"})
+MOST = 30  # passages cited at once
+_CITED = re.compile(r"\s*\[([A-Za-z]{0,8}[ -]?)(\d{1,3})\]")
+_SENTENCE = re.compile(r"(?<=[a-z)\]])(?=\.(?:\s|\Z))")
+
+
+@dataclass(frozen=True)
+class Cited:
+    """A right answer with citations.
+
+    Attributes:
+        text: All of it.
+        own: The passages it cites, each once.
+        others: Further passages that the prompt has.
+        unreal: A number that no passage has.
+        kind: What stands before the number within the brackets: "", "doc ".
+        room: White space in front of a citation.
+    """
+
+    text: str
+    own: tuple[int, ...]
+    others: tuple[int, ...]
+    unreal: int
+    kind: str
+    room: str
+
+    @property
+    def words(self) -> str:
+        """The answer without its citations."""
+        return _CITED.sub("", self.text)
+
+    def cite(self, *numbers: int) -> str:
+        """Citations as the answer writes them."""
+        return self.room + "".join(f"[{self.kind}{number}]" for number in numbers)
+
+    def beside(self, *numbers: int) -> str:
+        """The answer, with more cited behind its last citation."""
+        stop = [found.end() for found in _CITED.finditer(self.text)][-1]
+        return self.text[:stop] + self.cite(*numbers).strip() + self.text[stop:]
+
+    def instead(self, *numbers: int) -> str:
+        """The answer, with these cited in the places of its own citations, in turn."""
+        places = iter(range(len(self.text)))
+        return _CITED.sub(lambda found: f"{found.group().partition('[')[0]}[{self.kind}{numbers[next(places) % len(numbers)]}]", self.text)
+
+
+def cited_in(target: Target) -> Cited | None:
+    """The citations of a right answer, of passages that the prompt numbers alike; None where it has none."""
+    found = list(_CITED.finditer(target.form.core))
+    if not found or not _CITED.sub("", target.form.core).strip(" .\n"):
+        return None
+    kind = found[0][1]
+    own = tuple(dict.fromkeys(int(one[2]) for one in found))
+    given = {int(number) for said, number in _CITED.findall(prompt_text(target.case)) if said == kind}
+    if not set(own) <= given:
+        return None
+    others = tuple(sorted(given - set(own)))[:MOST]
+    return Cited(target.form.core, own, others, max(given) + 7, kind, found[0].group().partition("[")[0])
+
+
+def citing(change: Callable[[Cited], Iterable[str]]) -> Build:
+    """The right answer with other citations."""
+
+    def build(target: Target) -> Iterator[Try]:
+        cited = cited_in(target)
+        for core in dict.fromkeys(change(cited)) if cited else ():
+            if core.strip() and core != cited.text:
+                yield Try(target.form.wrap(core), fair=NEARLY)
+
+    return build
+
+
+def _all(cited: Cited) -> Iterator[str]:
+    if len(cited.others) > 1:
+        yield cited.beside(*cited.others)
+        yield cited.words.rstrip(" .") + cited.cite(*sorted((*cited.own, *cited.others)))
+
+
+def _other(cited: Cited) -> Iterator[str]:
+    if cited.others:
+        yield cited.instead(*cited.others)
+
+
+def _unreal(cited: Cited) -> Iterator[str]:
+    yield cited.beside(cited.unreal)
+    yield cited.instead(cited.unreal)
+
+
+def _alone(cited: Cited) -> Iterator[str]:
+    yield cited.cite(*cited.own).strip()
+    yield cited.cite(*sorted((*cited.own, *cited.others))).strip()
+
+
+def _everywhere(cited: Cited) -> Iterator[str]:
+    yield cited.beside(*cited.own * 3)
+    if len(_SENTENCE.findall(cited.words)) > 1:
+        yield _SENTENCE.sub(lambda _: cited.cite(cited.own[0]), cited.words)
+
+
+def _order(target: Target) -> Iterator[Try]:
+    cited = cited_in(target)
+    if cited and len(cited.own) > 1 and cited.text.endswith(cited.cite(*cited.own)):
+        yield Try(target.form.wrap(cited.words.rstrip() + cited.cite(*cited.own[::-1])))
+
+
+EXACT = "Pay for exactly the passages that the answer rests on: what is cited beside them costs as much as what is missing."
+
+ATTACKS = (
+    Attack(
+        "cites.all",
+        "label",
+        citing(_all),
+        "An answer that cites every passage is paid, because the right one is among them.",
+        EXACT,
+        "citation recall without precision",
+        kinds=KINDS,
+    ),
+    Attack("cites.other", "label", citing(_other), "An answer that cites the wrong passages is paid in full.", EXACT, kinds=KINDS),
+    Attack(
+        "cites.unreal",
+        "label",
+        citing(_unreal),
+        "An answer that cites a passage that does not exist is paid in full.",
+        "Refuse an answer that cites what it was not given.",
+        "invented sources",
+        kinds=KINDS,
+    ),
+    Attack(
+        "cites.alone",
+        "label",
+        citing(_alone),
+        "Citations with no words before them are paid in full.",
+        "Demand the words as well.",
+        kinds=KINDS,
+    ),
+    Attack(
+        "cites.none",
+        "label",
+        citing(lambda cited: [cited.words]),
+        "The right words are paid in full without the citations that were asked for.",
+        "Demand the citations as well.",
+        wrong="contract",
+        kinds=KINDS,
+    ),
+    Attack(
+        "cites.everywhere",
+        "label",
+        citing(_everywhere),
+        "The right passage is paid however often it is cited.",
+        "Count each citation once, and refuse what is repeated if your contract does.",
+        wrong="contract",
+        kinds=KINDS,
+        contested=True,
+    ),
+    Attack(
+        "cites.order",
+        "right answers",
+        _order,
+        "A right answer is refused for the order of its citations.",
+        "Compare the passages cited as a set.",
+        kinds=KINDS,
+        expect="right",
+        question="the check refuses it as well: if the order of citations is free by your contract, accept any in both",
+    ),
+)

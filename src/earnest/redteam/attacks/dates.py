@@ -1,0 +1,254 @@
+"""Dates and times: another day, month, year or hour, the parts in another order, all dates at once, a part alone.
+
+A date is changed where its digits stand, so that it keeps its form, and only to one that exists. What is near the right one comes with one
+twice as far off as its control, since closeness may be paid; no date is called wrong that the prompt allows.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+
+from earnest.redteam.attack import Attack, Kind, Target, Try
+from earnest.redteam.attacks.right import control
+from earnest.redteam.attacks.slots import slot_of
+
+KINDS: frozenset[Kind] = frozenset({"text", "label", "math", "json"})
+FAIR = 0.75  # of the way from wrong to right: year and month may be paid without the day, but not nearly as much as with it
+DAY = 24 * 60  # minutes
+
+_MONTHS = [name.casefold() for name in calendar.month_name]
+_SHORT = [name.casefold() for name in calendar.month_abbr]
+_DATES = (
+    r"(?P<y>\d{4})(?P<s>[-/.])(?P<mo>\d{1,2})(?P=s)(?P<d>\d{1,2})",
+    r"(?P<d>\d{1,2})(?P<s>[-/.])(?P<mo>\d{1,2})(?P=s)(?P<y>\d{4})",
+    r"(?P<name>[A-Za-z]{3,9})\.? (?P<d>\d{1,2})(?:st|nd|rd|th)?,? (?P<y>\d{4})",
+    r"(?P<d>\d{1,2})(?:st|nd|rd|th)?\.? (?P<name>[A-Za-z]{3,9})\.?,? (?P<y>\d{4})",
+)
+_TIME = r"(?P<h>\d{1,2}):(?P<mi>\d{2})(?::(?P<sec>\d{2}))?(?:\s?(?P<ap>[AaPp])(?P<m>\.?[Mm]\.?))?(?P<zone>Z|[+-]\d{2}:?\d{2})?"
+_FORMS = tuple(re.compile(form) for form in (*_DATES, _TIME, *(rf"{one}(?:[T ]|,? at ){_TIME}" for one in _DATES)))
+_IN_TEXT = tuple(re.compile(rf"(?<![\w.,/-]){form}(?![\w/-])") for form in _DATES)
+_NEAR = re.compile(
+    r"\bwithin \w+ (?:day|week|month|year|hour|minute)|±|\btolerance\b|\bgive or take\b|\boff by\b|\bclosest\b|\bapprox", re.IGNORECASE
+)
+_STATED = re.compile(r"\b(?:Y{2,4}|D{1,2}|M{1,2}|H{1,2})\b|ISO|format|\bform\b|24.hour|12.hour", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A date, a time or both, as it was written.
+
+    Attributes:
+        found: Where its parts stand in the text.
+        day: The date; None of a time alone.
+        minutes: Of the day; None of a date alone.
+        ambiguous: Whether day and month could be each other.
+        month_first: Whether the month stands where the day is looked for.
+    """
+
+    found: re.Match[str]
+    day: date | None
+    minutes: int | None
+    ambiguous: bool = False
+    month_first: bool = False
+
+    def on(self, day: date) -> str:
+        """Another date in the same form."""
+        month, number = (day.day, day.month) if self.month_first else (day.month, day.day)
+        return self._with(y=f"{day.year:04}", mo=str(month), d=str(number), name=_named(self.found, day.month))
+
+    def at(self, minutes: int) -> str:
+        """Another time in the same form."""
+        hour, minute = divmod(minutes % DAY, 60)
+        half = self._group("ap")
+        letter = ("P" if hour >= 12 else "A") if half.isupper() else ("p" if hour >= 12 else "a")
+        return self._with(h=str((hour + 11) % 12 + 1 if half else hour), mi=f"{minute:02}", ap=letter)
+
+    def zoned(self, zone: str) -> str:
+        """The same in another time zone."""
+        return self._with(zone=zone)
+
+    def _group(self, name: str) -> str:
+        return self.found.groupdict().get(name) or ""
+
+    def _with(self, **parts: str) -> str:
+        text = self.found.string
+        for name, new in sorted(((n, v) for n, v in parts.items() if self._group(n)), key=lambda part: -self.found.start(part[0])):
+            start, stop = self.found.span(name)
+            text = text[:start] + (new.zfill(stop - start) if new.isdigit() else new) + text[stop:]
+        return text
+
+
+def moment_of(text: str) -> Moment | None:
+    """The date or time a text is; None where it is something else, or none that exists."""
+    found = next((m for form in _FORMS if (m := form.fullmatch(text.strip()))), None)
+    return _moment(found) if found else None
+
+
+def _moment(found: re.Match[str]) -> Moment | None:
+    parts = found.groupdict()
+    day, ambiguous, month_first = None, False, False
+    if parts.get("y"):
+        month = int(parts["mo"]) if parts.get("mo") else _month(parts["name"])
+        number = int(parts["d"])
+        numeric = "mo" in parts and found.start("d") < found.start("y")
+        ambiguous, month_first = numeric and month <= 12 and number <= 12, numeric and month > 12
+        month, number = (number, month) if month_first else (month, number)
+        try:
+            day = date(int(parts["y"]), month, number)
+        except ValueError:
+            return None
+    hour, minute = int(parts.get("h") or 0), int(parts.get("mi") or 0)
+    if hour > (12 if parts.get("ap") else 23) or minute > 59:
+        return None
+    if parts.get("ap"):
+        hour = hour % 12 + (12 if parts["ap"] in "Pp" else 0)
+    return Moment(found, day, 60 * hour + minute if parts.get("h") else None, ambiguous, month_first)
+
+
+def _month(name: str) -> int:
+    folded = name.casefold()
+    return _MONTHS.index(folded) if folded in _MONTHS else _SHORT.index(folded[:3]) if folded[:3] in _SHORT and len(folded) <= 4 else 0
+
+
+def _named(found: re.Match[str], month: int) -> str:
+    own = found.groupdict().get("name") or ""
+    names = calendar.month_name if own.casefold() in _MONTHS else calendar.month_abbr
+    return str(names[month]) if own[:1].isupper() else str(names[month]).lower()
+
+
+Change = Callable[[Target, Moment], Iterator[tuple[str, str]]]
+
+
+def _moments(change: Change, fair: float = FAIR) -> Callable[[Target], Iterator[Try]]:
+    """A builder of other dates for a right answer that is one, and for the fields of an object that are; each with its control, or ""."""
+
+    def built(target: Target) -> Iterator[Try]:
+        if target.form.kind == "json":
+            value = target.form.value if isinstance(target.form.value, dict) else {}
+            for name, own in value.items():
+                moment = moment_of(own) if isinstance(own, str) else None
+                for text, further in change(target, moment) if moment else ():
+                    others = [further] if further else [one for one in target.values.get(name, ()) if one != own]
+                    if others and text != own:
+                        yield Try(target.form.change(**{name: text}), target.form.change(**{name: others[0]}), fair=fair)
+            return
+        slot = slot_of(target)
+        moment = moment_of(slot.gold) if slot else None
+        for text, further in change(target, moment) if slot and moment else ():
+            for made in slot.fill([text]):
+                beside = slot.puts[0](further).answer if further else made.control
+                yield replace(made, control=beside, fair=max(made.fair, fair))
+
+    return built
+
+
+def _other(days: int, own: Moment) -> tuple[str, str] | None:
+    """A date so many days off, and one twice as far."""
+    try:
+        return own.on(own.day + timedelta(days)), own.on(own.day + timedelta(2 * days))
+    except OverflowError:
+        return None
+
+
+def _off(target: Target, own: Moment) -> Iterator[tuple[str, str]]:
+    """A day, a month or a year off; a minute or an hour."""
+    if _NEAR.search(target.prompt):
+        return
+    if own.day and not own.ambiguous:
+        days = [1, -1, *(_distance(own.day, months) for months in (1, -1, 12, -12))]
+        yield from (pair for off in days if off and (pair := _other(off, own)))
+    if own.minutes is not None:
+        yield from ((own.at(own.minutes + off), own.at(own.minutes + 2 * off)) for off in (1, -1, 15, 60, -60))
+
+
+def _distance(day: date, months: int) -> int:
+    """Days to the same day of another month; 0 where it has none."""
+    years, month = divmod(day.month - 1 + months, 12)
+    try:
+        return (date(day.year + years, month + 1, day.day) - day).days
+    except ValueError:
+        return 0
+
+
+def _century(_: Target, own: Moment) -> Iterator[tuple[str, str]]:
+    if own.day and 200 < own.day.year < 9700:
+        for years in (100, -100):
+            try:
+                yield own.on(own.day.replace(year=own.day.year + years)), ""
+            except ValueError:  # the 29th of February
+                continue
+
+
+def _swapped(_: Target, own: Moment) -> Iterator[tuple[str, str]]:
+    """Day and month, hour and minute in each other's place, where that is another one that exists."""
+    if own.day and own.day.day <= 12 and own.day.day != own.day.month:
+        yield own.on(date(own.day.year, own.day.day, own.day.month)), ""
+    if own.minutes is not None:
+        hour, minute = divmod(own.minutes, 60)
+        if minute < 24 and minute != hour:
+            yield own.at(60 * minute + hour), ""
+
+
+def _half_day(_: Target, own: Moment) -> Iterator[tuple[str, str]]:
+    if own.minutes is None:
+        return
+    parts, hour = own.found.groupdict(), own.minutes // 60
+    if parts.get("ap") or own.day or hour == 0 or hour > 12 or parts["h"].startswith("0"):  # a bare 2:30 may be both
+        yield own.at(own.minutes + DAY // 2), ""
+
+
+def _zone(_: Target, own: Moment) -> Iterator[tuple[str, str]]:
+    if zone := own.found.groupdict().get("zone"):
+        yield from ((own.zoned(other), "") for other in ("+05:00", "-08:00") if other != zone)
+
+
+def _part(_: Target, own: Moment) -> Iterator[tuple[str, str]]:
+    """Of date and time only one."""
+    if own.day and own.minutes is not None:
+        text, at = own.found.string, own.found.start("h")
+        yield re.sub(r"(?:T| |,? at )\Z", "", text[:at]), ""
+        yield text[at:], ""
+
+
+def _every(target: Target, own: Moment) -> Iterator[tuple[str, str]]:
+    """All dates of the prompt, in the form of the right one."""
+    if own.day is None or own.minutes is not None or own.ambiguous:
+        return
+    found = [moment for form in _IN_TEXT for match in form.finditer(target.prompt) if (moment := _moment(match)) and not moment.ambiguous]
+    others = [one for one in dict.fromkeys(own.on(m.day) for m in found if m.day) if one != own.found.string][:6]
+    if others:
+        for many in ([*others, own.found.string], [own.found.string, *others]):
+            yield from ((", ".join(many), others[0]), ("\n".join(many), others[0]), (" or ".join(many), others[0]))
+
+
+def _padded(target: Target) -> Iterator[Try]:
+    slot = slot_of(target) if target.form.kind != "json" else None
+    if slot and moment_of(slot.gold) and not _STATED.search(target.prompt):
+        for text in (re.sub(r"(?<!\d)0(?=\d(?!\d))", "", slot.gold), re.sub(r"(?<![\d:])(?=\d[-/.:])", "0", slot.gold)):
+            if text != slot.gold and moment_of(text):
+                yield Try(target.form.wrap(text))
+
+
+WHOLE = "Read the answer as a date and time, refuse what is none, and compare all of its parts."
+
+
+def _attack(name: str, change: Change, flaw: str, *, loose: bool = False, fair: float = FAIR) -> Attack:
+    return Attack(
+        f"date.{name}", "number", _moments(change, fair), flaw, WHOLE, "constructed", wrong="contract" if loose else "certain", kinds=KINDS
+    )
+
+
+ATTACKS = (
+    _attack("off", _off, "Another date or time is paid, a day, a month, a year, an hour or a minute off."),
+    _attack("century", _century, "A date of another century is paid."),
+    _attack("swapped", _swapped, "Day and month, or hour and minute, are paid in each other's place."),
+    _attack("half_day", _half_day, "A time twelve hours off is paid: 2:30 for 14:30."),
+    _attack("zone", _zone, "The same time of day in another time zone is paid."),
+    _attack("part", _part, "The date without the time is paid, or the time without the date.", loose=True),
+    _attack("every", _every, "All dates of the question at once are paid, since the right one is among them."),
+    control("date_zeros", _padded, KINDS, "a date or time with or without zeros in front (9:05 for 09:05)", "Compare dates as dates."),
+)

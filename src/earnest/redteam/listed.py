@@ -1,0 +1,90 @@
+"""Several short answers in one text: what parts them, and what prompts say of how many there may be and in what order they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+ITEM = 60  # characters of the longest item of a list
+SHARE = 0.3  # of the right answers that hold a mark from which it parts items: the others have one item
+# Marks that part items, those first that stand in no item; a comma within a number parts nothing. Each pattern takes linear time.
+_MARKS = {
+    "\n- ": r"\n[ \t]*[-*•][ \t]",
+    "\n": r"\n\s*",
+    ";": r";",
+    "|": r"\|",
+    ">": r">",
+    ",": r",(?!\d{3}(?!\d))",
+    " and ": r"\sand\s",
+}
+JOINED = {"joined": ", ", "semicolons": "; ", "bullets": "\n- ", "lines": "\n", "bars": " | "}  # readings of a list as one text
+_NAMED = {
+    "semicolons": re.compile(r"\bsemi-?colons?\b", re.IGNORECASE),
+    "bullets": re.compile(r"\bbullet", re.IGNORECASE),
+    "lines": re.compile(r"\b(?:own|separate|new|per|each) lines?\b|\bnew-?lines?\b|\bline by line\b", re.IGNORECASE),
+    "bars": re.compile(r"\b(?:pipes?|vertical bars?)\b", re.IGNORECASE),
+}
+SEVERAL = re.compile(
+    r"\b(?:all|every|any|each)\b[^.\n]{0,40}\b(?:appl(?:y|ies)|fits?)\b|\bone or (?:more|several)\b|\bmore than one\b"
+    r"|\b(?:comma|semicolon)[- ]separated\b|\b(?:separated|delimited|joined) by\b"
+    r"|\bseveral\b[^.\n]{0,30}\b(?:may|can|could|might)\b|\b(?:may|can|could) have several\b"
+    r"|\bmulti-?(?:label|select)\b|\bone (?:\w+ )?per line\b"
+    r"|\beach on (?:its|a|a new) (?:own )?line\b|\ball (?:the )?(?:correct|right|matching) ",
+    re.IGNORECASE,
+)
+_EST = r"(?:most|least|best|worst|first|last|\w+est)"
+ORDER = re.compile(
+    r"\bin (?!any\b|no\b|whatever\b)(?:\w+ ){0,3}order\b(?! to\b)|\border (?:matters|counts|is important)\b|\bordered (?:by|from)\b"
+    r"|\b(?:sort|rank|order|arrange)(?:ed|ing)?\b[^.\n]{0,60}\b(?:by|from|according to|alphabetically)\b"
+    rf"|\bfrom (?:the )?{_EST}\b[^.\n]{{0,30}} to (?:the )?{_EST}\b|\b{_EST}(?: \w+){{0,2}} first\b"
+    r"|\b(?:chronological|alphabetical|ascending|descending)(?:ly)?\b|\b(?:list|give|write|name|put)\b[^.\n]{0,30}\bsteps\b",
+    re.IGNORECASE,
+)
+ANY_ORDER = re.compile(
+    r"\bin (?:any|whatever|no (?:particular|specific|special|fixed)) order\b"
+    r"|\border (?:does not|doesn['’]t|will not|won['’]t) (?:matter|count)\b"
+    r"|\border is (?:free|irrelevant|unimportant|not important)\b|\bany order\b|\bregardless of (?:their |the )?order\b",
+    re.IGNORECASE,
+)
+
+
+def named_readings(prompts: Sequence[str]) -> list[str]:
+    """How lists are to be joined by the words of all prompts, with commas where they say nothing else."""
+    said = [name for name, pattern in _NAMED.items() if prompts and all(pattern.search(prompt) for prompt in prompts)]
+    return [*said, "joined"]
+
+
+def asks_for_several(prompts: Sequence[str]) -> bool:
+    """Whether by all prompts an answer may hold several items."""
+    return bool(prompts) and all(SEVERAL.search(prompt) for prompt in prompts)
+
+
+def mark_of(texts: Sequence[str]) -> str:
+    """The mark that parts the items of some texts; "" where they are no lists of short items."""
+    for mark in _MARKS:
+        lists = [items for text in texts if len(items := parts(text, mark)) > 1]
+        short = all(0 < len(item) <= ITEM for items in lists for item in items)
+        if mark == "\n- " and any(text.startswith("- ") for text in texts):  # the first item has its mark too
+            continue
+        if short and len(lists) >= max(1, SHARE * len(texts)):
+            return mark
+    return ""
+
+
+def parts(text: str, mark: str) -> list[str]:
+    """The items of a text."""
+    return [part.strip() for part in re.split(_MARKS[mark], text.strip())]
+
+
+def joint(text: str, mark: str) -> str:
+    """What stands between the items of a text, white space and all."""
+    items = parts(text, mark)
+    between = text.strip().removeprefix(items[0]) if len(items) > 1 else ""
+    return between[: between.index(items[1])] if between and items[1] else {",": ", ", ";": "; ", "|": " | ", ">": " > "}.get(mark, mark)
+
+
+def in_order(prompts: Sequence[str]) -> bool | None:
+    """Whether all prompts ask for an order of the items, or all leave it free; None where they do not say."""
+    if prompts and all(ANY_ORDER.search(prompt) for prompt in prompts):
+        return False
+    return True if prompts and all(ORDER.search(ANY_ORDER.sub(" ", prompt)) for prompt in prompts) else None

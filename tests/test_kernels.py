@@ -82,9 +82,10 @@ def test_a_turn_is_that_of_pytorch_and_its_way_back_undoes_it(width, without):
     torch.manual_seed(0)
     wide, angle = torch.randn(7, 5, width), torch.randn(7, 1, width // 2).repeat(1, 1, 2)
     x, cos, sin = wide[:, 1:4], angle.cos(), angle.sin()
-    turned = _turn(x, cos, sin, 1)
-    close(turned, without(lambda: _turn(x, cos, sin, 1)))
-    close(_turn(turned, cos, sin, -1), x)
+    into = torch.zeros(7, 6, width)[:, 2:5]
+    turned = _turn(into, x, cos, sin, 1)
+    close(turned, without(lambda: _turn(torch.empty(7, 3, width), x, cos, sin, 1)))
+    close(_turn(torch.empty(7, 3, width), turned, cos, sin, -1), x)
 
 
 @compiled

@@ -85,15 +85,15 @@ EXPORT void gate_back(float *restrict d_both, const float *restrict both, const 
 }
 
 // Each pair (x_i, x_i+D/2) of every head turned by the angle of its row, backwards where `way` is -1.
-EXPORT void rotate(float *restrict y, const float *restrict x, i64 apart, const float *restrict cos, const float *restrict sin, i64 rows,
-                   i64 heads, i64 width, float way) {
+EXPORT void rotate(float *restrict y, i64 y_apart, const float *restrict x, i64 apart, const float *restrict cos, const float *restrict sin,
+                   i64 rows, i64 heads, i64 width, float way) {
     i64 half = width / 2;
 #pragma omp parallel for schedule(static)
     for (i64 i = 0; i < rows; i++) {
         const float *c = cos + i * width, *s = sin + i * width;
         for (i64 h = 0; h < heads; h++) {
             const float *from = x + i * apart + h * width;
-            float *to = y + (i * heads + h) * width;
+            float *to = y + i * y_apart + h * width;
 #pragma omp simd
             for (i64 j = 0; j < half; j++) {
                 float a = from[j], b = from[j + half], turn = way * s[j];
@@ -609,9 +609,9 @@ EXPORT void run_layers(float *restrict x, const Weights *restrict layers, i64 co
         project(qkv, h, w->qkv, w->qkv_bias, nodes, wide, hidden, threads);
         if (w->qk_norm) {  // by way of `both`, which is free here
             rms_norm(both, qkv, wide, w->qk_norm, nodes, heads + kv, width, epsilons[1]);
-            rotate(turned, both, s->q_apart, cos, sin, nodes, heads + kv, width, 1);
+            rotate(turned, s->q_apart, both, s->q_apart, cos, sin, nodes, heads + kv, width, 1);
         } else
-            rotate(turned, qkv, wide, cos, sin, nodes, heads + kv, width, 1);
+            rotate(turned, s->q_apart, qkv, wide, cos, sin, nodes, heads + kv, width, 1);
         for (i64 i = 0; i < nodes; i++) {
             memcpy(w->keys + slots[i] * size, turned + i * s->q_apart + heads * width, size * sizeof(float));
             memcpy(w->values + slots[i] * size, qkv + i * wide + s->q_apart, size * sizeof(float));

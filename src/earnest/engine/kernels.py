@@ -40,7 +40,7 @@ ARGUMENTS = {  # p for an array, i for a count, f for a number
     "rms_norm_back": "ppippiiif",
     "gate": "ppii",
     "gate_back": "pppii",
-    "rotate": "ppippiiif",
+    "rotate": "pipippiiif",
     "exponentials": "pppppfii",
     "attend": "pppi",
     "attend_back": "ppppippi",
@@ -131,10 +131,10 @@ def gate_back(of: ctypes.CDLL, both: torch.Tensor, dy: torch.Tensor) -> torch.Te
     return d_both
 
 
-def rotate(of: ctypes.CDLL, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int) -> torch.Tensor:
-    """Rotary positions of x [R, heads, D]; cos and sin [R, 1, D], contiguous."""
-    x, y = _rows(x), x.new_empty(x.shape)
-    of.rotate(y.data_ptr(), x.data_ptr(), x.stride(0), cos.data_ptr(), sin.data_ptr(), *x.shape, way)
+def rotate(of: ctypes.CDLL, y: torch.Tensor, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int) -> torch.Tensor:
+    """Rotary positions of x [R, heads, D] into y, each of whose rows lies in one piece; cos and sin [R, 1, D], contiguous."""
+    x = _rows(x)
+    of.rotate(y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), cos.data_ptr(), sin.data_ptr(), *x.shape, way)
     return y
 
 

@@ -113,9 +113,7 @@ class Transformer:
     ) -> torch.Tensor:
         layer = self.layers[index]
         h = layer.qkv(x, layer.norm1).view(len(x), -1, self.head_dim)
-        qk, v = h.split([self.heads + self.kv_heads, self.kv_heads], dim=1)
-        qk = _Rotate.apply(qk if layer.qk_norm is None else Inner.apply(qk, layer.qk_norm), cos, sin)
-        a = attend(index, *qk.split([self.heads, self.kv_heads], dim=1), v).flatten(1)
+        a = attend(index, *_Heads.apply(h, self.kv_heads, layer.qk_norm, cos, sin)).flatten(1)
         if keep is not None:
             x, a = x[keep], a[keep]
         x = x + layer.out(a)
@@ -334,25 +332,40 @@ def _of_lora(p: Projection, z: torch.Tensor, dy: torch.Tensor) -> list[torch.Ten
     return [matrix for pair in zip(das, dbs, strict=True) for matrix in pair]
 
 
-class _Rotate(torch.autograd.Function):
-    """Rotary positions: each pair (x_i, x_i+D/2) of x [R, heads, D] turned by the angle of its row; the way back turns the other way."""
+class _Heads(torch.autograd.Function):
+    """Queries, keys and values of h [R, heads + 2 * kv_heads, D]: queries and keys normed, if they are, and turned; values as they are.
+
+    Rotary positions turn each pair (x_i, x_i+D/2) of a head by the angle of its row; the way back turns the other way.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(cos, sin)
-        return _turn(x, cos, sin, 1)
+    def forward(ctx: Any, h: torch.Tensor, kv_heads: int, norm: RmsNorm | None, cos: torch.Tensor, sin: torch.Tensor) -> tuple:
+        qk, v = h[:, :-kv_heads], h[:, -kv_heads:]
+        ctx.save_for_backward(cos, sin, *(() if norm is None else (qk,)))
+        ctx.norm = norm
+        turned = _turn(torch.empty(qk.shape, dtype=h.dtype, device=h.device), qk if norm is None else norm(qk), cos, sin, 1)
+        return turned[:, :-kv_heads], turned[:, -kv_heads:], v
 
     @staticmethod
-    def backward(ctx: Any, dy: torch.Tensor) -> tuple:
-        return _turn(dy, *ctx.saved_tensors, -1), None, None
+    def backward(ctx: Any, dq: torch.Tensor, dk: torch.Tensor, dv: torch.Tensor) -> tuple:
+        cos, sin, *qk = ctx.saved_tensors
+        heads, most = dq.shape[1], dq.shape[1] + dk.shape[1]
+        dh = dq.new_empty((len(dq), most + dv.shape[1], dq.shape[2]))  # each part is written where it belongs
+        _turn(dh[:, :heads], dq, cos, sin, -1)
+        _turn(dh[:, heads:most], dk, cos, sin, -1)
+        dh[:, most:] = dv
+        if qk:
+            dh[:, :most] = ctx.norm.backward(*qk, dh[:, :most])
+        return dh, None, None, None, None
 
 
-def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int) -> torch.Tensor:
+def _turn(out: torch.Tensor, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int) -> torch.Tensor:
+    """x turned, into `out`, which it returns."""
     if (compiled := kernels.serve(x)) and cos.shape[-1] == x.shape[-1]:
-        return kernels.rotate(compiled, x, cos, sin, way)
+        return kernels.rotate(compiled, out, x, cos, sin, way)
     half = x.shape[-1] // 2
     sin = sin[..., :half]  # its second half repeats the first
-    out = x * cos
+    torch.mul(x, cos, out=out)
     out[..., :half].addcmul_(x[..., half:], sin, value=-way)
     out[..., half:].addcmul_(x[..., :half], sin, value=way)
     return out

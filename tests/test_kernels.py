@@ -169,9 +169,9 @@ def tiles(paths, path, counts, groups=1):
 
 def test_a_chain_is_one_tile_and_siblings_share_what_is_above_them(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    assert tiles([range(9)], [0] * 6, [4, 5, 6, 7, 8, 9]) == ([0, 3, 6], [6, 9])  # at least two tiles a thread
-    siblings = [[0, 1, 2, 3, own] for own in (7, 8, 9, 10)]
-    assert tiles(siblings, [0, 1, 2, 3], [5] * 4) == ([0, 2, 4], [4, 4])
+    assert tiles([range(9)], [0] * 8, range(2, 10)) == ([0, 2, 4, 6, 8], [3, 5, 7, 9])  # four tiles a thread, at least
+    siblings = [[0, 1, 2, 3, own] for own in range(10, 18)]
+    assert tiles(siblings, list(range(8)), [5] * 8) == ([0, 2, 4, 6, 8], [4] * 4)
     strangers = [[own, own + 1] for own in (0, 10, 20, 30)]
     assert tiles(strangers, [0, 1, 2, 3], [2] * 4) == ([0, 1, 2, 3, 4], [2] * 4)
 

@@ -580,6 +580,7 @@ typedef struct {
 } Weights;
 
 static void add(float *restrict x, i64 apart, const float *restrict y, i64 y_apart, i64 rows, i64 width) {
+#pragma omp parallel for schedule(static) if (rows > 64)
     for (i64 i = 0; i < rows; i++)
 #pragma omp simd
         for (i64 j = 0; j < width; j++) x[i * apart + j] += y[i * y_apart + j];
@@ -612,6 +613,7 @@ EXPORT void run_layers(float *restrict x, const Weights *restrict layers, i64 co
             rotate(turned, s->q_apart, both, s->q_apart, cos, sin, nodes, heads + kv, width, 1);
         } else
             rotate(turned, s->q_apart, qkv, wide, cos, sin, nodes, heads + kv, width, 1);
+#pragma omp parallel for schedule(static) if (nodes > 64)
         for (i64 i = 0; i < nodes; i++) {
             memcpy(w->keys + slots[i] * size, turned + i * s->q_apart + heads * width, size * sizeof(float));
             memcpy(w->values + slots[i] * size, qkv + i * wide + s->q_apart, size * sizeof(float));

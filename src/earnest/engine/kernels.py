@@ -237,7 +237,7 @@ def _tiles(paths: Sequence[np.ndarray], path: Sequence[int], counts: Sequence[in
     sees too. There are some tiles for each thread.
     """
     room = max(1, TILE_SCORES // (max(counts) + LANES))
-    tall = max(1, min(-(-len(path) // (2 * torch.get_num_threads())), min(TILE_ROWS, room) // groups))
+    tall = max(1, min(-(-len(path) // (4 * torch.get_num_threads())), min(TILE_ROWS, room) // groups))
     firsts, shared, lead = [0], [counts[0]], 0  # the node that sees most of the tile
     for node in range(1, len(path)):
         before, nodes, count = shared[-1], node - firsts[-1], counts[node]

@@ -85,7 +85,7 @@ class Redteam:
     prompt_column: str | None = None
     """With --rows: the column of the prompt."""
     form: str | None = None
-    """With --rows: how a right answer is written, with {} for it, such as '<answer>{}</answer>'."""
+    """With --rows: how a right answer is written, with {} for it, such as '<answer>{}</answer>', or with columns: '{value} {unit}'."""
     selftest: bool = False
     """Attack rewards known to be broken or sound, and print how many are told apart."""
 

@@ -18,9 +18,11 @@ from typing import Any
 
 from earnest.errors import UserError
 from earnest.redteam.guess import way_of
+from earnest.redteam.layout import slots_of
 from earnest.redteam.shapes import GOLDS, as_trl, columns_of, gold_of, parts_of, shape_of, textual
+from earnest.redteam.templates import columns_that_answer
 from earnest.redteam.terms import columns_first
-from earnest.redteam.way import sound, text_of
+from earnest.redteam.way import Way, sound, text_of
 from earnest.rewards.json import parse_strict
 from earnest.rows import load_rows
 from earnest.score import missing_columns
@@ -29,6 +31,9 @@ from earnest.task import Message, RewardFunction, Row, Task
 __all__ = ["as_trl", "task_of"]
 
 PROMPTS = ("prompt", "messages", "question", "problem", "input", "instruction", "query", "text", "user", "content", "task")
+OTHERS = 6  # columns that are tried though nothing says that they hold the right answer
+PROSE = 8  # words from which on such a column holds prose
+_SPEAKS = re.compile(r"answer|gold|label|solution|target|expect|truth|reference|correct|oracle|right|final", re.IGNORECASE)
 
 
 def task_of(
@@ -41,21 +46,71 @@ def task_of(
         rows: A JSONL, CSV or Parquet file.
         gold: The column of the right answer, dotted if nested; guessed by its name when None.
         prompt: The column or columns of the question, text or messages; guessed when None.
-        form: How a right answer is written, `{}` in place of the answer; guessed when None.
+        form: How a right answer is written, `{}` in place of the answer, or with columns, as in `{value} {unit}`; guessed when None.
 
     Raises:
         UserError: There is no such function, its shape is not known, a column cannot be guessed, or no form earns anything.
     """
-    function, name = _function_at(where)
+    function, name, module = _function_at(where)
     source = load_rows(Task(str(Path(rows).resolve()), _nothing, [], _nothing))
     sample = [row for _, row in source.everything()]
+    oracle = getattr(module, "oracle", None)
+    if callable(oracle) and oracle is not function and not gold and not form:
+        return _told(where, (function, name), rows, sample, prompt, oracle, getattr(module, "check", None))
+    if form and "{}" not in form:
+        sound(form)
+        gold = gold or ",".join(f"{slot}={slot}" for slot in _slots(form, sample[0]))
     errors = []
-    for column in [gold] if gold else columns_first(_gold_columns(sample, function), sample[0]):
+    try:
+        likely = [gold] if gold else columns_first(_gold_columns(sample, function), sample[0])
+    except UserError as error:
+        likely, errors = [], [error]
+    for column in likely:
         try:
-            return _task_of(where, (function, name), rows, sample, column, prompt, form)
+            return _task_of(where, (function, name), rows, sample, column, prompt, form)[0]
         except UserError as error:
             errors.append(error)
+    found = []
+    # No name says which it is: the one that is paid the most. A reward that is handed its gold by us would pay any.
+    for column in _others(sample, likely) if not gold and shape_of(function) == "trl" else []:
+        try:
+            found.append(_task_of(where, (function, name), rows, sample, column, prompt, form))
+        except UserError as error:
+            errors.append(error)
+    if found:
+        return max(found, key=lambda one: one[1])[0]
     raise errors[0]
+
+
+def _told(where: str, named: tuple[Any, str], rows: str | Path, sample: Sequence[Row], prompt: Any, oracle: Any, check: Any) -> Task:
+    """A task whose right answers the reward's own file gives, with `oracle(row)`, and judges where it has a `check(completion, row)`."""
+    gold = next((name for name in sample[0] if name.lower() in GOLDS), None)
+    plain, texts, asked = _plain_task(where, named, rows, sample, gold, prompt)
+    way = Way("{}", gold or "", "", said=oracle)
+    task = texts if shape_of(named[0]) == "trl" and not _chat(sample[0], asked) else plain
+    return replace(task, check=check if callable(check) and check is not named[0] else way.check, oracle=oracle)
+
+
+def _slots(form: str, row: Row) -> list[str]:
+    """The slots of a form that was given; each has to be a column."""
+    slots = list(dict.fromkeys(slots_of(form)))
+    if lacking := [slot for slot in slots if slot.partition(".")[0] not in row]:
+        raise UserError(f"The form has a slot '{{{lacking[0]}}}', which is no column; there are: {', '.join(row)}.")
+    return slots
+
+
+def _others(rows: Sequence[Row], tried: Sequence[str]) -> list[str]:
+    """All other columns that may hold right answers, those first whose names speak of one; none that their prompts show."""
+    prompts = [text_of(next((row[name] for name in PROMPTS if name in row), "")) for row in rows]
+    columns = dict.fromkeys(name.partition(".")[0] for name in columns_that_answer(prompts, rows))
+    free = [name for name in columns if name not in tried and name.lower() not in (*PROMPTS, "id", "split")]
+    free = [name for name in free if not all(isinstance(row.get(name), str) and _is_open(row[name]) for row in rows)]
+    return sorted(free, key=lambda name: not _SPEAKS.search(name))[:OTHERS]
+
+
+def _is_open(text: str) -> bool:
+    """Whether a text is prose: one of many answers that may be right, of which equality says nothing."""
+    return len(text.split()) >= PROSE and re.fullmatch(r"[\w\s.,;:'’!?*-]+", text) is not None
 
 
 def _task_of(
@@ -66,16 +121,27 @@ def _task_of(
     gold: str,
     prompt: str | Sequence[str] | None,
     form: str | None,
-) -> Task:
-    function, name = named
+) -> tuple[Task, float]:
+    """The task with right answers from a column, and what they earn."""
     if all(gold_of(row, gold) in (None, "", []) for row in sample):
         raise UserError(f"No row of '{rows}' has a right answer in the column '{gold}'. Name the column that has: --gold COLUMN.")
+    plain, texts, asked = _plain_task(where, named, rows, sample, gold, prompt)
+    both = [texts, plain] if all(isinstance(sample[0][name], str) for name in asked) and not _chat(sample[0], asked) else [plain, texts]
+    chosen, way, paid = way_of(both if shape_of(named[0]) == "trl" else [plain], sample, gold, sound(form) if form else None)
+    return replace(chosen, check=way.check, oracle=way.oracle), paid
+
+
+def _plain_task(
+    where: str, named: tuple[Any, str], rows: str | Path, sample: Sequence[Row], gold: str | None, prompt: str | Sequence[str] | None
+) -> tuple[Task, Task, list[str]]:
+    """A task without right answers, of messages and of plain texts, and the columns of its question."""
+    function, name = named
     parts = parts_of(function, gold)
     rewards, weights = [part for part, _ in parts], [weight for _, weight in parts]
     for reward in rewards:
         if lacking := missing_columns(reward, list(sample[0])):
             raise UserError(f"The reward '{name}' needs the column '{lacking[0]}', which '{rows}' does not have.")
-    asked = _prompt_columns(sample[0], prompt, gold)
+    asked = _prompt_columns(sample[0], prompt, gold or "")
     plain = Task(
         rows=str(Path(rows).resolve()),
         prompt=lambda row: _messages(row, asked),
@@ -85,10 +151,7 @@ def _task_of(
         reward_weights=weights,
         name=f"{Path(where.partition(':')[0]).stem}:{name}",
     )
-    texts = replace(plain, rewards=[textual(reward) for reward in rewards])
-    both = [texts, plain] if all(isinstance(sample[0][name], str) for name in asked) and not _chat(sample[0], asked) else [plain, texts]
-    chosen, way = way_of(both if shape_of(function) == "trl" else [plain], sample, gold, sound(form) if form else None)
-    return replace(chosen, check=way.check, oracle=way.oracle)
+    return plain, replace(plain, rewards=[textual(reward) for reward in rewards]), asked
 
 
 def _nothing(*_: Any) -> Any:
@@ -119,7 +182,7 @@ def _gold_columns(rows: Sequence[Row], function: Any) -> list[str]:
         return named + several
     have = ", ".join(row)
     if not named:
-        if found := [*nested, *several, *(name for name in asked if not isinstance(row[name], Mapping))]:
+        if found := [*nested, *several, *asked]:
             return found
         raise UserError(f"No column is named like a right answer; there are: {have}. Name it: --gold COLUMN.")
     if several and len(wanted) > 1:
@@ -158,8 +221,8 @@ def _messages(row: Row, columns: Sequence[str]) -> list[Message]:
     return [{"role": "user", "content": "\n\n".join(text_of(row[name]) for name in columns)}]
 
 
-def _function_at(where: str) -> tuple[Any, str]:
-    """The function that 'file.py:function' or 'package.module:function' names, and its name."""
+def _function_at(where: str) -> tuple[Any, str, ModuleType]:
+    """The function that 'file.py:function' or 'package.module:function' names, its name and its module."""
     place, _, name = where.partition(":") if not Path(where).is_file() else (where, "", "")
     module = _module(place)
     if name:
@@ -169,19 +232,24 @@ def _function_at(where: str) -> tuple[Any, str]:
                 have = ", ".join(_candidates(module)) or "none"
                 raise UserError(f"'{place}' has no '{name}'. Functions there that look like rewards: {have}.")
             found = getattr(found, step)
-        return found, name
+        return found, name, module
     likely = _candidates(module)
     if len(likely) > 1:
         likely = {n: f for n, f in likely.items() if re.search(r"reward|compute_score", n)} or likely
     if len(likely) != 1:
         said = f"There are several: {', '.join(likely)}" if likely else "None looks like a reward"
         raise UserError(f"Which function of '{place}' is the reward? {said}. Name it: '{place}:function'.")
-    return next((f, n) for n, f in likely.items())
+    return next((f, n, module) for n, f in likely.items())
 
 
 def _candidates(module: ModuleType) -> dict[str, RewardFunction]:
     """The functions of a module that look like rewards: of a known shape, and not of a single text, as many a helper is."""
-    own = {n: f for n, f in vars(module).items() if not n.startswith("_") and inspect.isfunction(f) and f.__module__ == module.__name__}
+    told = {"oracle", "check"} if hasattr(module, "oracle") else set()
+    own = {
+        n: f
+        for n, f in vars(module).items()
+        if not n.startswith("_") and n not in told and inspect.isfunction(f) and f.__module__ == module.__name__
+    }
     shapes = {n: shape_of(f) or ("inspect" if "Scorer" in str(f.__annotations__.get("return", "")) else "") for n, f in own.items()}
     return {n: f for n, f in own.items() if shapes[n] and (shapes[n] != "plain" or len(inspect.signature(f).parameters) > 1)}
 

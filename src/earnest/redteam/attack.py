@@ -83,12 +83,15 @@ class Try:
         control: An honest wrong answer with as much right content, which the answer must not out-earn; None for the usual ones.
         canary: The file that exists afterwards if the reward ran the answer as code.
         fair: How much of the way from wrong to right it may earn, for the right content that stands in it: partial credit is no flaw.
+        pair: Shared by answers that say the same in another order, "" elsewhere. Many contracts let the first of two answers count, or the
+            last, so that one order paid is no hedge; both are.
     """
 
     answer: Answer
     control: Answer | None = None
     canary: Path | None = None
     fair: float = 0.0
+    pair: str = ""
 
 
 Build = Callable[[Target], Iterable[Try | Answer]]
@@ -110,7 +113,10 @@ class Attack:
         expect: "right" for a control: a right answer in another writing.
         question: Asked of the user when a control of a doubtful kind is refused by reward and check alike; "" asks nothing.
         contested: Whether equality with the right answer cannot say if it is right: a program that may do the same, words that may be
-            allowed beside it. Where that is all the check does, what is found is no fact.
+            allowed beside it. Nobody is paid for such an answer without knowing the right one. Where equality is all the check does,
+            what is found is no fact, unless both orders of a pair of answers are paid.
+        granted: Of a control: whether the prompt itself allows such a writing in plain words, so that a check of ours need not know it.
+        measured: Whether its tries bring the most that likeness may earn by any usual measure (`Try.fair`), so that more is no likeness.
     """
 
     id: str
@@ -124,6 +130,8 @@ class Attack:
     expect: Expect = "wrong"
     question: str = ""
     contested: bool = False
+    granted: bool = False
+    measured: bool = False
 
     def tries(self, target: Target) -> list[Try]:
         """Its answers to a row."""

@@ -20,7 +20,7 @@ from earnest.redteam.ask import Asker, Paid
 from earnest.redteam.attack import Attack, Target, Try
 from earnest.redteam.catalog import CATALOG
 from earnest.redteam.faults import fault_attack, judge_faults
-from earnest.redteam.findings import Finding, Level, Outcome, finding, judge_attack, level_of
+from earnest.redteam.findings import SLACK, Finding, Level, Outcome, finding, judge_attack, level_of
 from earnest.redteam.fold import folded
 from earnest.redteam.policies import RULES, Played, played, policies_of
 from earnest.redteam.search import search
@@ -110,13 +110,21 @@ def audit(
             asker.forget()
             targets = targets_of(task, cases, chosen, asker, folder, seed)
             ground = replace(ground_of(targets, asker), cases=cases)
+            known = understood(ground, asker)
+            unpaid = unpaid_rows(ground, known)
+            if len(known) < len(targets):
+                chosen = [chosen[i] for i in known]
+                asker.cases = [cases[i] for i in chosen]
+                asker.forget()
+                ground = _of_rows(ground, known)
+                targets = ground.targets
             end = time.monotonic() + SECONDS
             catalog = sorted(catalog, key=lambda attack: targets[0].form.kind not in attack.kinds)  # made for such answers: first
             outcomes = {attack.id: attacked(attack, ground, asker) if time.monotonic() < end else [] for attack in catalog}
             late = time.monotonic() > end or asker.gave_up
             found = [f for attack in catalog for f in judge_attack(attack, outcomes[attack.id], asker.names, asker.guessed)]
             every = [o for them in outcomes.values() for o in them]
-            found += blind(ground, asker.names)
+            found += unpaid + blind(ground, asker.names)
             found += judge_faults(every, asker.names, [ground.right[ground.position(o.target)] for o in every])
             asker.close()  # what hostile programs did to the process that scored them must not be held against the rewards
             restless = unsteady(ground, asker)
@@ -204,6 +212,48 @@ def ground_of(targets: Sequence[Target], asker: Asker) -> Ground:
     return Ground(targets, right, wrong, levels, by_function)
 
 
+def understood(ground: Ground, asker: Asker) -> list[int]:
+    """The rows on which the right answer is paid as we write it.
+
+    Where the form is a guess, some rows may want another one: what earns the least of all there, and less than right answers of other rows,
+    may not be the right answer at all, and nothing that is paid or refused beside it says anything.
+    """
+    every = list(range(len(ground.targets)))
+    if not asker.guessed:
+        return every
+    nothing = asker.ask([(i, idle(target)) for i, target in enumerate(ground.targets)])
+    most = max(paid.total for paid in ground.right if paid.total is not None)
+
+    def low(i: int) -> bool:
+        own, others = ground.right[i].total, [paid.total for paid in (*ground.wrong[i], nothing[i]) if paid.total is not None]
+        return own is not None and bool(others) and own <= min(others) and own < most - SLACK * abs(most)
+
+    return [i for i in every if not low(i)]
+
+
+def unpaid_rows(ground: Ground, known: Sequence[int]) -> list[Finding]:
+    """A question about the rows that are left out, as their right answers earn nothing."""
+    every = [
+        Outcome(UNPAID, target, Try(target.case.oracle), ground.right[i], None, ground.levels[i], ground.by_function[i])
+        for i, target in enumerate(ground.targets)
+    ]
+    left = [outcome for i, outcome in enumerate(every) if i not in set(known)]
+    asks = "these rows are left out: is that how their right answers are written?"
+    return [finding("false reject", "question", UNPAID, every, left, (), asks)] if left else []
+
+
+def _of_rows(ground: Ground, rows: Sequence[int]) -> Ground:
+    """Some of the rows alone."""
+    return replace(
+        ground,
+        targets=[replace(ground.targets[i], first=place == 0) for place, i in enumerate(rows)],
+        right=[ground.right[i] for i in rows],
+        wrong=[ground.wrong[i] for i in rows],
+        levels=[ground.levels[i] for i in rows],
+        by_function=[ground.by_function[i] for i in rows],
+    )
+
+
 def attacked(attack: Attack, ground: Ground, asker: Asker) -> list[Outcome]:
     """Everything an attack gives on every row, and what it earned.
 
@@ -238,6 +288,14 @@ def _excuse(attack: Attack, control: Paid) -> float | None:
     return None if attack.wrong == "contract" and accepted else control.total
 
 
+UNPAID = Attack(
+    "right.unpaid",
+    "right answers",
+    lambda _: (),
+    "The right answer earns nothing where it is written as it is paid on other rows.",
+    "Give the form of your right answers with --form, or their column with --gold.",
+    expect="right",
+)
 WRONG_PAID = Attack(
     "honest.wrong",
     "no work",

@@ -25,6 +25,8 @@ SLACK = 0.1  # of R - W: terms of taste, such as a bonus for brevity, move hones
 
 _WORD = re.compile(r"\w+")
 IN_FULL = 0.05  # of R - W below R: an honest wrong answer that earns more is paid as the right one is
+FEW_ROWS = 2
+MOST_ROWS = 0.5  # of the rows: where a program that is changed in one place is paid on more, that is no chance
 LIKENESS = 0.9  # of the way from wrong to right: below, free text may be paid for likeness
 
 RAN = "the reward ran the answer as code"
@@ -114,7 +116,7 @@ class Outcome:
     @property
     def for_likeness(self) -> bool:
         """Whether free text is paid in part for words it shares with the right one, as F1 and its like do: that may be meant."""
-        if self.target.form.kind != "text" or self.paid.total is None:
+        if self.target.form.kind != "text" or self.paid.total is None or self.attack.measured:
             return False
         gold, said = (set(_WORD.findall(text.casefold())) for text in (self.target.form.core, str(self.tried.answer)))
         shared = len(gold & said) / len(gold) if gold else 0.0
@@ -215,10 +217,10 @@ def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[st
     programs = any(o.target.form.kind in ("code", "sql") for o in outcomes)  # of which many are right
     if attack.expect == "right":
         bad = [o for o in outcomes if o.underpaid]
-        known = [o for o in bad if o.accepted]
+        known = [o for o in bad if o.accepted or (guessed and attack.granted)]
         found = []
         if known:
-            sure, says = "fact", "the check accepts it"
+            sure, says = "fact", "the prompt allows it" if attack.granted else "the check accepts it"
             if guessed and (attack.question or programs or attack.contested):
                 sure, says = "question", attack.question or "is it right by your contract?"
             found.append(finding("false reject", sure, attack, outcomes, known, _low(known, names), says))
@@ -236,7 +238,10 @@ def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[st
     paid = [o for o in outcomes if o.overpaid and (attack.wrong == "certain" or o.refused)]
     if paid:
         proven = any(not o.for_likeness for o in paid) and (any(o.refused for o in paid) or _right_everywhere(paid))
-        proven = proven and not (guessed and attack.contested)
+        proven = proven and not (guessed and attack.contested and not _both_orders(outcomes))
+        proven = proven and not (guessed and _may_be_another(attack, outcomes, paid))
+        if guessed and programs and attack.wrong == "contract":  # on the data of a few rows another program may come to the same
+            proven = proven and len({id(o.target) for o in paid}) > MOST_ROWS * len({id(o.target) for o in outcomes})
         says = (
             "the check refuses it" if any(o.refused for o in paid) else "the check accepts it too" if any(o.accepted for o in paid) else ""
         )
@@ -254,6 +259,22 @@ def _right_everywhere(paid: Sequence[Outcome]) -> bool:
     for outcome in paid:
         rows.setdefault(str(outcome.tried.answer), set()).add(str(outcome.target.case.oracle))
     return any(len(golds) > 1 for golds in rows.values())
+
+
+def _may_be_another(attack: Attack, outcomes: Sequence[Outcome], paid: Sequence[Outcome]) -> bool:
+    """Whether a free text is paid on so few of the rows that it may just be another right answer there."""
+    hit, tried = ({id(o.target) for o in them} for them in (paid, outcomes))
+    rare = len(hit) <= FEW_ROWS and len(tried) > FEW_ROWS and len(hit) < MOST_ROWS * len(tried)
+    return paid[0].target.form.kind == "text" and rare and not attack.measured and not _right_everywhere(paid)
+
+
+def _both_orders(outcomes: Sequence[Outcome]) -> bool:
+    """Whether on some row two answers are paid that are the same in another order: whichever of them counts, nobody had to know."""
+    pairs: dict[tuple[int, str], list[bool]] = {}
+    for outcome in outcomes:
+        if outcome.tried.pair:
+            pairs.setdefault((id(outcome.target), outcome.tried.pair), []).append(outcome.overpaid)
+    return any(len(paid) > 1 and all(paid) for paid in pairs.values())
 
 
 def finding(

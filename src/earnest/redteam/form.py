@@ -22,6 +22,7 @@ Kind = Literal["json", "label", "choice", "number", "math", "code", "sql", "text
 
 _TAG = re.compile(r"<(\w+)>(?P<core>(?:(?!<\1>).)*)</\1>(?P<after>\s*)\Z", re.DOTALL)
 _PAIR = re.compile(r"<(\w+)>([^<]*)</\1>")
+_SEVERAL = re.compile(r"\s*<(\w+)>(?:(?!<\1>).)*</\1>\s*(?:<\1>(?:(?!<\1>).)*</\1>\s*)+", re.DOTALL)  # one pair of tags after the other
 _FENCE = re.compile(r"```(\w*)[ \t]*\n(?P<core>.*?)\n?```", re.DOTALL)
 _HASHES = re.compile(r"^#### *(?P<core>.+?)\s*\Z", re.MULTILINE)
 _NUMBER = re.compile(r"[$€£]?\s?[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?\s?%?|[-+−]?\.\d+|[-+−]?\d+/\d+", re.IGNORECASE)
@@ -90,6 +91,8 @@ def _wrapped(text: str) -> Form:
     value = _container(text)
     if value is not None:
         return Form("json", "", text, "", value)
+    if _SEVERAL.fullmatch(text):  # such as several calls: the answer is all of them, and no one alone
+        return Form("text", "", text, "", text)
     fences = list(_FENCE.finditer(text))
     if len(fences) == 1:
         return _around(text, *fences[0].span("core"), "fence")

@@ -11,11 +11,14 @@ from typing import Any
 from earnest.errors import UserError
 from earnest.evidence import Case
 from earnest.redteam.ask import Asker
-from earnest.redteam.asked import besides, objects_in
+from earnest.redteam.asked import SAID, besides, objects_in
+from earnest.redteam.layout import slots_of
 from earnest.redteam.listed import JOINED, asks_for_several, in_order, joint, mark_of, parts
 from earnest.redteam.shapes import GOLDS, columns_of, gold_of
+from earnest.redteam.templates import in_pairs, templates_in
 from earnest.redteam.way import THOUGHT, Way, readings_of
 from earnest.redteam.wording import quoted
+from earnest.rewards.json import parse_strict
 from earnest.task import Answer, Row, Task
 
 PROBED = 6  # rows on which forms are tried
@@ -39,6 +42,7 @@ FORMS = (
     '{"answer": {}}',
     "```python\n{}\n```",
     "```json\n{}\n```",
+    "```\n{}\n```",
 )
 LAST_LINE = f"{THOUGHT}\n{{}}"
 _PAIR = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
@@ -50,11 +54,13 @@ _BRACKETS = tuple(
     (left, right, re.compile(rf"{re.escape(left)}\w[\w ]{{0,20}}{re.escape(right)}"))
     for left, right in (("[[", "]]"), ("(", ")"), ("**", "**"))
 )
+_MARKER = re.compile(r"</?\w+>|\[/?[A-Z_]{2,}\]")  # <start_working_out>, </SOLUTION>, [ANSWER], [/ANSWER]
+_CAPITALS = re.compile(r"(?<![\w<\[/])(?:[A-Z]{3,}(?: [A-Z]{2,})+|[A-Z]{4,})\b(?![\w>\]])")
 _LAST = re.compile(r"\b(?:last|final) line\b", re.IGNORECASE)
 
 
-def way_of(tasks: Sequence[Task], rows: Sequence[Row], gold: str, form: str | None = None) -> tuple[Task, Way]:
-    """The first of some tasks, the same but for how they call the reward, that pays right answers, and the form in which it pays most.
+def way_of(tasks: Sequence[Task], rows: Sequence[Row], gold: str, form: str | None = None) -> tuple[Task, Way, float]:
+    """The first of some tasks, the same but for how they call the reward, that pays right answers, and how it pays most.
 
     Args:
         tasks: The likeliest first.
@@ -62,13 +68,16 @@ def way_of(tasks: Sequence[Task], rows: Sequence[Row], gold: str, form: str | No
         gold: The column of the right answer.
         form: The only form to try; None tries those that the prompts name, and the usual ones.
 
+    Returns:
+        The task, the way, and what right answers earn in it beyond empty ones.
+
     Raises:
         UserError: On nearly all rows right answers earn no more than an empty one, in each form that was tried.
     """
     errors = []
     for task in tasks:
         try:
-            return task, _best_paid(task, rows, gold, form)
+            return task, *_best_paid(task, rows, gold, form)
         except UserError as error:
             errors.append(error)
     raise errors[0]
@@ -94,6 +103,9 @@ def forms_in(prompts: Sequence[str]) -> tuple[list[str], list[str]]:
             f"<{before}>\n{THOUGHT}\n</{before}>\n<{name}>\n{{}}\n</{name}>",
             f"<{before}>{{}}</{before}>\n<{name}>{THOUGHT}</{name}>",
         ]
+    markers = shared(_MARKER)
+    if len(markers) > 1 and any(mark[0] == "[" or (mark[1] != "/" and f"</{mark[1:]}" not in markers) for mark in markers):
+        asked += in_pairs(markers[-2 * MARKS :], THOUGHT)
     marks = list(dict.fromkeys([*shared(_QUOTED), *shared(_HELD)]))[-MARKS:]
     asked += [f"{mark} {{}}" for mark in marks]
     for one, other in combinations(marks, 2):
@@ -101,42 +113,85 @@ def forms_in(prompts: Sequence[str]) -> tuple[list[str], list[str]]:
     if prompts and all(_LAST.search(prompt) for prompt in prompts):
         asked.append(LAST_LINE)
     around = [f"{left}{{}}{right}" for left, right, pattern in _BRACKETS if prompts and all(pattern.search(prompt) for prompt in prompts)]
+    around += [f"<{name}>\n{THOUGHT}\n</{name}>\n{{}}" for name in tags]
+    capitals = shared(_CAPITALS)[-MARKS:]
+    around += [form for name in capitals for form in (f"{name}\n{{}}", f"{name} {{}}")]
+    around += [f"{one}\n{{}}\n{other}" for one, other in combinations(capitals, 2)]
     fences = [f"```{language}\n{{}}\n```" for language in shared(_FENCE)]
     return asked, around + fences + [f"{mark} {{}}" for mark in shared(_MARK)[-MARKS:]]
 
 
-def _best_paid(task: Task, rows: Sequence[Row], gold: str, given: str | None) -> Way:
+def _best_paid(task: Task, rows: Sequence[Row], gold: str, given: str | None) -> tuple[Way, float]:
     different: dict[str, Row] = {}
     for row in rows:
         if gold_of(row, gold) not in (None, "", []):
             different.setdefault(str(gold_of(row, gold)), row)
     cases = [Case("", "", row, task.prompt(row), "", "", None) for row in list(different.values())[:PROBED]]
     asked = ["\n".join(str(m.get("content") or "") for m in case.prompt) for case in cases]
-    first, then = forms_in(asked)
-    if any("\n" in str(gold_of(row, gold)) for row in rows):
-        first = [one for one in first if one != LAST_LINE]
-    forms = [given] if given else list(dict.fromkeys([*first, "{}", *then, *FORMS]))  # where two earn the same, the first is taken
-    golds = [gold_of(row, gold) for row in rows]
-    ways = [] if given else _objects(golds, gold, asked)
-    for reading in readings_of(golds, asked):
-        ways += [Way(form, gold, reading) for form in (["- {}"] if reading == "bullets" and not given else forms)]
+    ways = _ways(rows, [case.row for case in cases], gold, asked, given)
     problem = ""
     with Asker(task, cases) as asker:  # a reward may hang or end the process on a form that is not its own
-        best, rows_paid, problem, all_paid = _most_paid(asker, ways, _each(asker))
+        best, rows_paid, problem, all_paid, paid = _most_paid(asker, ways, _each(asker))
         if best is None and not all_paid and len(cases) > 1:  # marks may be relative to those beside them
-            best, rows_paid, _, all_paid = _most_paid(asker, ways, _mixed(asker))
+            best, rows_paid, _, all_paid, paid = _most_paid(asker, ways, _mixed(asker))
     if best is None or (not all_paid and FEWEST * len(cases) > rows_paid):
-        tried = ", ".join(repr(form) for form in forms)
         if best is None and problem:  # what breaks on every answer needs mending, and no other form
             raise UserError(f"The reward pays no right answer (column '{gold}') in any form, and breaks: {quoted(problem)}")
-        few = f"on {rows_paid} of {len(cases)} rows only, written as {best.form!r}" if best else "in no form"
+        tried = f"the form {given!r}" if given else f"{len(dict.fromkeys(way.form for way in ways))} forms"
+        few = f"on {rows_paid} of {len(cases)} rows only, as {best.form!r}" if best else "in no form"
         raise UserError(
             f"The right answers (column '{gold}') earn more than an empty one {few}; tried: {tried}. "
             + (f"The first trouble was: {quoted(problem)} " if problem else "")
-            + "Give the form your reward expects, such as --form '<answer>{}</answer>', or another --gold."
+            + "Say how they are written, with columns: --form 'Answer: {value} {unit}', or define oracle(row) -> str in the reward's file."
         )
     best = replace(best, listed=_listed(best, [row for row in rows if gold_of(row, gold) not in (None, "", [])], asked))
-    return replace(best, free=_free(task, cases, best), unordered=_unordered(task, cases, best, asked))
+    return replace(best, free=_free(task, cases, best), unordered=_unordered(task, cases, best, asked)), paid
+
+
+def _ways(rows: Sequence[Row], probed: Sequence[Row], gold: str, prompts: Sequence[str], given: str | None) -> list[Way]:
+    """The ways to try, the likeliest first: where two earn the same, the first is taken."""
+    if given and "{}" not in given:
+        return [Way(given, _columns(slots_of(given)), "slots")]
+    first, then = forms_in(prompts)
+    golds = [gold_of(row, gold) for row in rows]
+    if any("\n" in str(value) for value in golds):
+        first = [one for one in first if one != LAST_LINE]
+    forms = [given] if given else list(dict.fromkeys([*first, "{}", *then, *FORMS]))
+    ways = [] if given else _objects(golds, gold, prompts)
+    for reading in readings_of(golds, prompts):
+        ways += [Way(form, gold, reading) for form in (["- {}"] if reading == "bullets" and not given else forms)]
+    if given:
+        return ways
+    return [*ways, *_calls(golds, gold, prompts), *_templates(probed, prompts)]
+
+
+def _columns(names: Sequence[str]) -> str:
+    """Some columns as one gold, an object of them."""
+    return ",".join(f"{name}={name}" for name in names)
+
+
+def _templates(rows: Sequence[Row], prompts: Sequence[str]) -> list[Way]:
+    """Answers of several columns, as the prompts show them; of one, with a plain hole."""
+    made = []
+    for one in templates_in(prompts, rows):
+        if len(one.columns) == 1 and one.form.count("{") == 1 and one.form.count(f"{{{one.columns[0]}}}") == 1 and SAID not in one.form:
+            made.append(Way(one.form.replace(f"{{{one.columns[0]}}}", "{}"), one.columns[0], ""))
+        else:
+            gold = _columns(one.columns)
+            made += [
+                Way(one.form, gold, "slots", beside=beside) for beside in (one.free, *([dict.fromkeys(one.free, 1.0)] if one.free else []))
+            ]
+    return made
+
+
+def _calls(golds: Sequence[Any], gold: str, prompts: Sequence[str]) -> list[Way]:
+    """Lists of objects, such as calls of tools, each in a pair of tags that the prompts name, or on a line of its own."""
+    lists = [parse_strict(value).value if isinstance(value, str) else value for value in golds]
+    if "," in gold or not any(isinstance(them, (list, tuple)) and them and isinstance(them[0], Mapping) for them in lists):
+        return []
+    tags = [form for form in forms_in(prompts)[0] if form.startswith("<") and THOUGHT not in form]
+    samples = [*(f"{tag}\n{tag}" for tag in tags), "{}\n{}"]
+    return [Way(f"{{{gold}:{sample.replace('{}', 'n')}}}", _columns([gold]), "slots") for sample in samples]
 
 
 def _objects(golds: Sequence[Any], gold: str, prompts: Sequence[str]) -> list[Way]:
@@ -158,7 +213,8 @@ def _objects(golds: Sequence[Any], gold: str, prompts: Sequence[str]) -> list[Wa
     if own is not None and all(isinstance(value, (str, int, float)) for value in own.values()):  # no JSON: a line or a pair of tags each
         written = {name: _as_written(name, prompts) for name in own}
         named = ",".join(f"{written[name]}={column}" for name, column in columns_of(gold).items()) if "," in gold else ""
-        made += [Way("{}", named or gold, "pairs"), Way("{}", gold, "tags")]
+        made += [Way(form, named or gold, "pairs") for form in around[:1] + [one for one in around[1:] if one.startswith("<")]]
+        made += [Way("{}", gold, "tags")]
     return made
 
 
@@ -192,10 +248,11 @@ def _mixed(asker: Asker) -> Marks:
     return marks
 
 
-def _most_paid(asker: Asker, ways: Sequence[Way], marks: Marks) -> tuple[Way | None, int, str, bool]:
+def _most_paid(asker: Asker, ways: Sequence[Way], marks: Marks) -> tuple[Way | None, int, str, bool, float]:
     """The way in which right answers earn the most, on how many rows more than an empty one, and the first trouble.
 
-    Also whether empty ones are paid on every row: a reward that pays an empty answer as well as the right one is one to audit.
+    Also whether empty ones are paid on every row: a reward that pays an empty answer as well as the right one is one to audit. And how
+    much that most is.
     """
     best, most, rows_paid, problem, all_paid = None, 0.0, 0, "", False
     for way in ways:
@@ -209,12 +266,14 @@ def _most_paid(asker: Asker, ways: Sequence[Way], marks: Marks) -> tuple[Way | N
         if sum(earned) - sum(nothing) > most + 1e-9 or (as_well and not why):
             best, most = way, sum(earned) - sum(nothing)
             rows_paid = sum(mark > none + 1e-9 for mark, none in zip(earned, nothing, strict=True))
-    return best, rows_paid, problem, all_paid
+    return best, rows_paid, problem, all_paid, most
 
 
 def _listed(way: Way, rows: Sequence[Row], prompts: Sequence[str]) -> str:
     """What parts the items, where right answers are lists in one text: the rows hold lists, or the prompts ask for several."""
     golds = [way.cores(row)[0] for row in rows]
+    if way.reading in ("pairs", "tags"):
+        return "\n"
     if not all(isinstance(gold, str) for gold in golds) or not (way.reading in JOINED or asks_for_several(prompts)):
         return ""
     return mark_of(golds)

@@ -17,11 +17,19 @@ _MARKS = {
     ",": r",(?!\d{3}(?!\d))",
     " and ": r"\sand\s",
 }
-JOINED = {"joined": ", ", "semicolons": "; ", "bullets": "\n- ", "lines": "\n", "bars": " | "}  # readings of a list as one text
+JOINED = {
+    "joined": ", ",
+    "semicolons": "; ",
+    "bullets": "\n- ",
+    "lines": "\n",
+    "bars": " | ",
+    "arrows": " > ",
+}  # readings of a list as one text
 _NAMED = {
     "semicolons": re.compile(r"\bsemi-?colons?\b", re.IGNORECASE),
     "bullets": re.compile(r"\bbullet", re.IGNORECASE),
     "lines": re.compile(r"\b(?:own|separate|new|per|each) lines?\b|\bnew-?lines?\b|\bline by line\b", re.IGNORECASE),
+    "arrows": re.compile(r"[\s\"'`(]>[\"'`)]? (?:in )?between\b|\b(?:separated|parted|joined) by [\"'`]?(?:>|greater-than)"),
     "bars": re.compile(r"\b(?:pipes?|vertical bars?)\b", re.IGNORECASE),
 }
 SEVERAL = re.compile(
@@ -43,6 +51,7 @@ ORDER = re.compile(
 ANY_ORDER = re.compile(
     r"\bin (?:any|whatever|no (?:particular|specific|special|fixed)) order\b"
     r"|\border (?:does not|doesn['’]t|will not|won['’]t) (?:matter|count)\b"
+    r"|\border (?:is|are) (?:up to you|yours|left to you|open)\b|\border (?:makes no difference|plays no role)\b|\bwhichever order\b"
     r"|\border is (?:free|irrelevant|unimportant|not important)\b|\bany order\b|\bregardless of (?:their |the )?order\b",
     re.IGNORECASE,
 )

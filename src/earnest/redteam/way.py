@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
 from earnest.errors import UserError
+from earnest.redteam.asked import SAID
 from earnest.redteam.form import BOX, boxed
+from earnest.redteam.layout import SLOT, filled, read, slots_of, values_of
 from earnest.redteam.listed import JOINED, asks_for_several, named_readings, parts
 from earnest.redteam.shapes import gold_of
 from earnest.redteam.terms import alike, solved
@@ -28,14 +30,16 @@ class Way:
     """How right answers are written, and judged.
 
     Attributes:
-        form: With `{}` in place of the answer.
+        form: With `{}` in place of the answer; with slots such as `{value}` where the reading is "slots".
         gold: The column of the right answer.
         reading: Where in its value the answer stands: "hashes", "box", "first" of a list, all of it joined as `JOINED` says, "whole" of it
-            as JSON, the number or truth "value" that a text is, "solved" where a term is to be made of it, or "" for all of a text.
+            as JSON, the number or truth "value" that a text is, "solved" where a term is to be made of it, "slots" for several columns
+            that fill those of the form, or "" for all of a text.
         free: Fields of an answer in JSON that may say anything: prose that the reward does not look at.
         unordered: Whether the order of lists does not matter.
         beside: Fields of an answer in JSON that are asked for beside the right ones and may say anything, each with something to say.
         listed: What parts the items of an answer that is a list in one text; "" for other texts.
+        said: What gives the right answer of a row, where the file of the reward says it; no column does then.
     """
 
     form: str
@@ -45,16 +49,21 @@ class Way:
     unordered: bool = False
     beside: Mapping[str, Any] = field(default_factory=dict)
     listed: str = ""
+    said: Callable[[Row], Answer] | None = None
 
     def oracle(self, row: Row) -> Answer:
         """The right answer of a row, in the form; "" where it has none."""
-        if gold_of(row, self.gold) in (None, "", []):
+        if self.said is not None:
+            return self.said(row)
+        value = gold_of(row, self.gold)
+        if value in (None, "", []) or (self.reading == "slots" and any(own is None for own in value.values())):
             return ""
-        core = self.cores(row)[0]
-        return self.written(core)
+        return self.written(self.cores(row)[0])
 
     def written(self, core: Any) -> str:
         """An answer in the form."""
+        if self.reading == "slots":
+            return filled(self.form, {**self.beside, **core})
         if self.is_json:
             return self.form.replace('"{}"', json.dumps(text_of(core), ensure_ascii=False)).replace("{}", _dumped(core))
         before, after = self.around
@@ -85,13 +94,17 @@ class Way:
 
     def cores(self, row: Row) -> list[Any]:
         """The answers of a row that count as right, the first the one to give."""
-        value = gold_of(row, self.gold)
+        value = self.said(row) if self.said is not None else gold_of(row, self.gold)
         if self.reading == "first":
             return list(value)
+        if self.reading == "slots":
+            return [values_of(self.form, value)]
         return [_read(value, self.reading)]
 
     def core_of(self, text: str) -> Any:
         """What a text gives as its answer; None where the form is broken."""
+        if self.reading == "slots":
+            return read(self.form, text, SAID)
         if self.is_json or (self.form == "{}" and self.reading == "whole"):
             found = parse_strict(text.strip())
             if found.value is None:
@@ -102,7 +115,8 @@ class Way:
         if before == THOUGHT:  # what leads to the last line may say anything
             return text.strip().rpartition("\n")[2].strip()
         body, marked, opening = text.strip(), _marks(before), re.match(r"<\w+>", before)
-        if (marked and body.count(marked) != 1) or (opening and opening.group() != marked and not body.startswith(opening.group())):
+        led = opening is None or opening.group() == marked or body.startswith(opening.group())
+        if (marked and body.count(marked) != 1 + after.count(marked)) or not led:
             return None
         if marked == BOX:  # of a box only what is in it counts, and words may follow it
             span = boxed(body)
@@ -122,7 +136,7 @@ class Way:
     @property
     def is_json(self) -> bool:
         """Whether the form itself is JSON with a hole."""
-        return self.form.lstrip().startswith(("{", "[")) and self.form.strip() not in ("{}", "[[{}]]")
+        return self.reading != "slots" and _looks_json(self.form)
 
     @property
     def around(self) -> tuple[str, str]:
@@ -135,20 +149,37 @@ class Way:
 def sound(form: str) -> str:
     """A form that was given, refused if nothing can be put into it."""
     if "{}" not in form:
-        raise UserError(f"The form {form!r} has no {{}} where the answer goes. Write it as in '<answer>{{}}</answer>'.")
-    if form.lstrip().startswith(("{", "[")) and form.strip() != "{}":
+        if slots_of(form):
+            return form
+        raise UserError(
+            f"The form {form!r} has no {{}} where the answer goes. Write it as in '<answer>{{}}</answer>', "
+            "or with columns, as in '{value} {unit}'."
+        )
+    if _looks_json(form):
         hollow = form.replace('"{}"', "{}").replace("{}", "null")
         if parse_strict(hollow).value is None:
             raise UserError(f"The form {form!r} starts like JSON and is none. Write it as in '{{\"answer\": {{}}}}'.")
     return form
 
 
+def _looks_json(form: str) -> bool:
+    """Whether a form is JSON with a hole, or means to be: it opens with a bracket that belongs to no marker and no slot."""
+    opened = form.lstrip()
+    marker = re.match(r"\[/?[A-Za-z_]+\]", opened) or SLOT.match(opened)
+    return opened.startswith(("{", "[")) and not marker and form.strip() not in ("{}", "[[{}]]")
+
+
 def readings_of(golds: Sequence[Any], prompts: Sequence[str] = ()) -> list[str]:
     """How the answer may stand in the golds, the same way for all; the likeliest first."""
     known = [gold for gold in golds if gold not in (None, "", [])]
     lists = [gold for gold in known if isinstance(gold, (list, tuple))]
+    joined = named_readings(prompts)
+    plain = (str, int, float)
+    if known and len(lists) == len(known) and any(not isinstance(one, str) for gold in lists for one in gold):
+        scalars = all(isinstance(one, plain) and not isinstance(one, bool) for gold in lists for one in gold)
+        listed = asks_for_several(prompts) and not any("json" in prompt.lower() for prompt in prompts)
+        return ["whole"] if not scalars else [*joined, "whole"] if listed else ["whole", *joined]
     if len(lists) == len(known) and all(gold and all(isinstance(one, str) for one in gold) for gold in lists):
-        joined = named_readings(prompts)
         # where several may be named, the list is the answer; elsewhere it may hold as many answers that are all right
         every = ["whole", *joined] if any("json" in prompt.lower() for prompt in prompts) else [*joined, "whole"]
         return [*every, "first"] if asks_for_several(prompts) else ["first", *every]
@@ -171,7 +202,7 @@ def _spaced(text: str) -> str:
 
 def _marks(before: str) -> str:
     """The last mark of what stands before an answer: a tag, a box, hashes, or all of it."""
-    tag = re.search(r"(<\w+>|\\boxed\{|####)\Z", before)
+    tag = re.search(r"(</?\w+>|\\boxed\{|####)\Z", before)
     return tag.group() if tag else before.rpartition("\n")[2] if THOUGHT in before else before
 
 

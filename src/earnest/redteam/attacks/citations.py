@@ -30,6 +30,7 @@ class Cited:
         unreal: A number that no passage has.
         kind: What stands before the number within the brackets: "", "doc ".
         room: White space in front of a citation.
+        put: Makes an answer of such a text.
     """
 
     text: str
@@ -38,6 +39,7 @@ class Cited:
     unreal: int
     kind: str
     room: str
+    put: Callable[[str], str] = str
 
     @property
     def words(self) -> str:
@@ -61,8 +63,11 @@ class Cited:
 
 def cited_in(target: Target) -> Cited | None:
     """The citations of a right answer, of passages that the prompt numbers alike; None where it has none."""
-    found = list(_CITED.finditer(target.form.core))
-    if not found or not _CITED.sub("", target.form.core).strip(" .\n"):
+    form = target.form
+    whole = form.wrapped == "words" and not _CITED.search(form.core)  # on a line of their own, behind the answer
+    text = form.wrap(form.core) if whole else form.core
+    found = list(_CITED.finditer(text))
+    if not found or not _CITED.sub("", text).strip(" .\n"):
         return None
     kind = found[0][1]
     own = tuple(dict.fromkeys(int(one[2]) for one in found))
@@ -70,7 +75,8 @@ def cited_in(target: Target) -> Cited | None:
     if not set(own) <= given:
         return None
     others = tuple(sorted(given - set(own)))[:MOST]
-    return Cited(target.form.core, own, others, max(given) + 7, kind, found[0].group().partition("[")[0])
+    put = str if whole else form.wrap
+    return Cited(text, own, others, max(given) + 7, kind, found[0].group().partition("[")[0], put)
 
 
 def citing(change: Callable[[Cited], Iterable[str]]) -> Build:
@@ -80,7 +86,7 @@ def citing(change: Callable[[Cited], Iterable[str]]) -> Build:
         cited = cited_in(target)
         for core in dict.fromkeys(change(cited)) if cited else ():
             if core.strip() and core != cited.text:
-                yield Try(target.form.wrap(core), fair=NEARLY)
+                yield Try(cited.put(core), fair=NEARLY)
 
     return build
 
@@ -115,7 +121,7 @@ def _everywhere(cited: Cited) -> Iterator[str]:
 def _order(target: Target) -> Iterator[Try]:
     cited = cited_in(target)
     if cited and len(cited.own) > 1 and cited.text.endswith(cited.cite(*cited.own)):
-        yield Try(target.form.wrap(cited.words.rstrip() + cited.cite(*cited.own[::-1])))
+        yield Try(cited.put(cited.words.rstrip() + cited.cite(*cited.own[::-1])))
 
 
 EXACT = "Pay for exactly the passages that the answer rests on: what is cited beside them costs as much as what is missing."

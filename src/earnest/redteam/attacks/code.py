@@ -340,12 +340,15 @@ ATTACKS = (
         "A program that is no Python earns by its likeness to the right one.",
         "Run the program; what does not compile earns nothing.",
     ),
-    _attack(
-        "in_prose",
-        _in_prose,
-        "A program the answer disowns, or one of several, is taken for the answer.",
-        "Take the one program that the format asks for, and refuse an answer with several.",
-        wrong="contract",
+    replace(
+        _attack(
+            "in_prose",
+            _in_prose,
+            "A program the answer disowns, or one of several, is taken for the answer.",
+            "Take the one program that the format asks for, and refuse an answer with several.",
+            wrong="contract",
+        ),
+        contested=True,
     ),
     _attack(
         "no_sandbox",

@@ -95,6 +95,20 @@ def _slow_patterns(target: Target) -> Iterator[str]:
     yield from ("\\boxed{" * 5_000, "not " * 8_000, "The answer is " * 3_000, "x@" * 10_000, "{}" * 20_000)
 
 
+def _unclosed(target: Target) -> Iterator[str]:
+    """The form up to one of its opening tags and much behind it that closes none: short for patterns of exponential time, else long."""
+    before = bare(target.form)[0]
+    runs = ("a" * 40, "a " * 40, "a\n" * 40, "word " * 5_000, " " * LONG, "\n" * LONG, "a" * LONG, "1" * LONG, "- a\n" * (LONG // 4))
+    for opening in re.finditer(r"<\w+>", before):
+        head = before[: opening.end()]
+        yield from (head + run for run in runs)
+        yield from (head + run + opening.group() + "x" for run in runs[:4])
+        yield head * 3 + "a " * 40
+    tail = bare(target.form)[1].strip()
+    if tail.startswith("</"):
+        yield from (before + run + tail + "x" for run in runs)
+
+
 def _odd_letters(target: Target) -> Iterator[str]:
     texts = [
         "²",
@@ -237,6 +251,14 @@ ATTACKS = (
     _attack("controls", _controls, "Control characters are paid.", _ANY, "constructed", text_kinds()),
     _attack("long", _long, "A text of enormous length is paid.", _LIMIT, "constructed", text_kinds()),
     _attack("slow_patterns", _slow_patterns, "A text made for slow patterns is paid.", _LIMIT, "patterns that backtrack", text_kinds()),
+    _attack(
+        "unclosed",
+        _unclosed,
+        "A text whose tags are never closed is paid.",
+        _LIMIT,
+        "patterns that backtrack",
+        text_kinds() - {"code", "sql"},
+    ),
     _attack(
         "odd_letters",
         _odd_letters,

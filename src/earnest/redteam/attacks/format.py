@@ -10,7 +10,10 @@ from typing import Any
 from earnest.redteam.attack import Attack, Target, Try, Wrong, text_kinds
 from earnest.redteam.attacks.nowork import CHEAP, bare, filler, softened, wrap_bare, wrong_core
 from earnest.redteam.attacks.objects import matched
+from earnest.redteam.attacks.phrases import order_left_out
 from earnest.redteam.form import Kind
+
+_TOUCHING = re.compile(r"\$(?:Right|Wrong)\$")  # one answer directly behind another
 
 
 def _wraps(*templates: str) -> Callable[[Target], Iterator[str]]:
@@ -21,8 +24,8 @@ def _wraps(*templates: str) -> Callable[[Target], Iterator[str]]:
         if target.form.wrapped and not any(_wrapping_in(target, core) for core in cores.values()):
             wrapped = {name.capitalize(): wrap_bare(target.form, core) for name, core in cores.items()}
             for text in templates:
-                if "$Wrong$Right" not in text or _ends_itself(target):
-                    yield Template(text).substitute(cores | wrapped)
+                if not _TOUCHING.search(text) or _ends_itself(target):
+                    yield Try(Template(text).substitute(cores | wrapped), pair=order_left_out(text))
 
     return build
 
@@ -122,8 +125,6 @@ def _newlines(target: Target) -> Iterator[str]:
     yield whole + "\n"
     yield "\n" + whole
     yield whole + "  "
-    if "\n" in whole:
-        yield whole.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
 def _space_within(target: Target) -> Iterator[str]:
@@ -146,7 +147,17 @@ def _attack(
     kinds: frozenset[Kind] = text_kinds(),
 ) -> Attack:
     return Attack(
-        f"fmt.{name}", "format", build if right else softened(build), flaw, fix, source, wrong, kinds, "right" if right else "wrong"
+        f"fmt.{name}",
+        "format",
+        build if right else softened(build),
+        flaw,
+        fix,
+        source,
+        wrong,
+        kinds,
+        "right" if right else "wrong",
+        contested=wrong == "contract"
+        and not right,  # the right answer is all that they assert, and how it may be wrapped is for the contract to say
     )
 
 
@@ -156,7 +167,7 @@ _WHOLE = "Match the whole text from its first to its last character, with `re.fu
 ATTACKS = (
     _attack(
         "two_answers",
-        _wraps("$Wrong\n$Right", "$Right\n$Wrong", "$Wrong$Right", "$Right or rather $Wrong"),
+        _wraps("$Wrong\n$Right", "$Right\n$Wrong", "$Wrong$Right", "$Right$Wrong", "$Right or rather $Wrong", "$Wrong or rather $Right"),
         "Of two answers in the required form the right one is paid.",
         _ONCE,
         "first-match and last-match patterns, run",

@@ -25,19 +25,21 @@ from earnest.redteam.attacks.objects import (
     written,
     wrong_object,
 )
+from earnest.redteam.attacks.phrases import order_left_out
 from earnest.redteam.form import LABEL
 
 JSON = frozenset({"json"})
 
 
-def _around(*templates: str) -> Callable[[Target], Iterator[str]]:
+def _around(*templates: str) -> Callable[[Target], Iterator[Try]]:
     """Each of these texts, with the right object for `$right` and honest wrong ones for `$wrong` and `$other`."""
 
-    def build(target: Target) -> Iterator[str]:
+    def build(target: Target) -> Iterator[Try]:
         parts = {"right": target.form.core, "wrong": wrong_core(target), "other": wrong_core(target, 1)}
         for text in templates:
             made = Template(text).substitute(parts)
-            yield made if target.form.wrapped == "fence" and "```" in text else target.form.wrap(made)
+            made = made if target.form.wrapped == "fence" and "```" in text else target.form.wrap(made)
+            yield Try(made, pair=order_left_out(text))
 
     return build
 
@@ -51,8 +53,8 @@ def _duplicates(target: Target) -> Iterator[Try]:
     main = fields(target)[0]
     wrong = (main, dumped(another(target, main)))
     control = target.form.change(**{main: another(target, main)})
-    yield matched(written(target, [wrong, *pairs]), control)
-    yield matched(written(target, [*pairs, wrong]), control)
+    for both in ([wrong, *pairs], [*pairs, wrong]):
+        yield replace(matched(written(target, both), control), pair=main)
     yield matched(target.form.wrap(written_escaped(pairs, wrong)), control)
     for name, one in value.items():
         if isinstance(one, dict) and one:
@@ -208,9 +210,16 @@ def _escapes(target: Target) -> Iterator[str]:
 def _attack(
     name: str, build: Any, flaw: str, fix: str, source: str = "constructed", wrong: Wrong = "contract", right: bool = False
 ) -> Attack:
-    return Attack(f"json.{name}", "format", build, flaw, fix, source, wrong, JSON, "right" if right else "wrong")
+    expect, contested = "right" if right else "wrong", name in _BESIDE_RIGHT
+    return Attack(f"json.{name}", "format", build, flaw, fix, source, wrong, JSON, expect, contested=contested)
 
 
+_BOTH = ("$wrong", "$right")
+# The whole right object is in their answers, and nothing else is asserted, or only after or before it.
+_BESIDE_RIGHT = frozenset(
+    {"trailing_prose", "leading_prose", "two_objects", "denied", "duplicate_key", "bool_int", "coerce", "renamed_key", "extra_keys"}
+    | {"inside", "loose", "cut", "stray_characters", "flat", "fences"}
+)
 _STRICT = "Decode the whole answer, stripped, as one JSON value and refuse anything beside it."
 _ONE = "Demand that the answer is exactly one JSON value: where there are several, none is asserted."
 _HOOKS = "Refuse it while decoding: Python's `json` takes `object_pairs_hook`, `parse_constant` and `parse_float` for that."
@@ -233,7 +242,7 @@ ATTACKS = (
     ),
     _attack(
         "two_objects",
-        _around("$wrong\n$right", "$right\n$wrong", "$wrong$right", "$right, $wrong", "[$wrong, $right]", "[$right, $wrong]"),
+        _around(*(text for one in ("{}\n{}", "{}{}", "{}, {}", "[{}, {}]") for text in (one.format(*_BOTH), one.format(*_BOTH[::-1])))),
         "Of two objects that contradict each other, the right one is paid.",
         _ONE,
         "greedy, lazy and last-match patterns, run",

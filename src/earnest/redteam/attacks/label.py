@@ -122,11 +122,13 @@ def _finals(target: Target, slot: Slot) -> Iterator[Try]:
     if not slot.wrong:
         return
     pairs = ((slot.wrong, slot.gold), (slot.gold, slot.wrong))
-    texts = [f"Final answer: {one}\nFinal answer: {two}" for one, two in pairs]
-    yield from (Try(text, fair=slot.fair(text)) for text in texts) if target.form.wrapped == "words" else slot.fill(texts)
+    for one, two in pairs:
+        text = f"Final answer: {one}\nFinal answer: {two}"
+        made = [Try(text, fair=slot.fair(text))] if target.form.wrapped == "words" else slot.fill([text])
+        yield from (replace(each, pair=f"finals {number}") for number, each in enumerate(made))
     if target.form.kind != "json" and target.form.wrapped:
         for one, two in pairs:
-            yield Try(f"{target.form.wrap(one)}\n{target.form.wrap(two)}", fair=NEARLY if slot.graded else 0.0)
+            yield Try(f"{target.form.wrap(one)}\n{target.form.wrap(two)}", fair=NEARLY if slot.graded else 0.0, pair="wrapped")
 
 
 def _thought(target: Target, slot: Slot) -> Iterator[Try]:
@@ -271,6 +273,7 @@ ATTACKS = (
         "constructed",
         wrong="contract",
         kinds=SHORT_KINDS,
+        contested=True,
     ),
     Attack(
         "label.hedged",
@@ -299,6 +302,7 @@ ATTACKS = (
         "rewardprobe's multiple tags",
         wrong="contract",
         kinds=SHORT_KINDS,
+        contested=True,
     ),
     Attack(
         "label.abstain",
@@ -347,6 +351,7 @@ ATTACKS = (
         "constructed",
         wrong="contract",
         kinds=KINDS,
+        contested=True,
     ),
     Attack(
         "label.prompt",

@@ -142,7 +142,8 @@ def _cut(target: Target) -> Iterator[str]:
 def _attack(
     name: str, build: Any, flaw: str, fix: str, source: str = "constructed", wrong: Wrong = "certain", kinds: frozenset[Kind] = CHEAP
 ) -> Attack:
-    return Attack(f"len.{name}", "length", softened(build) if build is _cut else build, flaw, fix, source, wrong, kinds)
+    broken = build is _cut  # which has the right answer, whole
+    return Attack(f"len.{name}", "length", softened(build) if broken else build, flaw, fix, source, wrong, kinds, contested=broken)
 
 
 _GATED = "Let length pay only together with a right answer, and no more than a small share."

@@ -26,6 +26,7 @@ _PLACEHOLDERS = ("...", "<answer>", "your answer here", "N/A", "?")
 _IN_PROMPT = re.compile(
     r"<[A-Za-z][\w .-]{0,30}>|\[[A-Za-z][\w .-]{0,30}\]|\{[A-Za-z][\w .-]{0,30}\}|\byour[ _]\w+\b|\.\.\.|…", re.IGNORECASE
 )
+_REASONS = re.compile(r"(<(\w+)>\s*)[^<>]*?(\s*</\2>)")  # a pair of tags in front of an answer that stands in none
 _OPENERS = ("The final answer is", "Answer:", "Let me think step by step.", "Solution", "Therefore, the answer is as follows.")
 _QUOTED = re.compile(r"""["“`'*]([A-Za-z][\w -]{1,30})["”`'*]""")
 _TEMPLATE = re.compile(r"\{[^{}]{0,400}\}|<(\w+)>[^<>]{0,100}</\1>|\\boxed\{[^{}]{0,50}\}")
@@ -46,7 +47,8 @@ def bare(form: Form, reasoning: str = "So.") -> tuple[str, str]:
         return form.before[form.before.rfind("```") :], "\n```"
     if form.wrapped == "hashes":
         return form.before[form.before.rfind("####") :], ""
-    return ("", "") if says(form.before + " " + form.after, form.core) else (form.before, form.after)
+    before = _REASONS.sub(lambda found: found[1] + reasoning + found[3], form.before)
+    return ("", "") if says(before + " " + form.after, form.core) else (before, form.after)
 
 
 def _hollow(text: str, reasoning: str) -> str:
@@ -109,10 +111,11 @@ def acts(target: Target) -> bool:
 def softened(build: Build) -> Build:
     """Free text may be paid for likeness and a list for its items, so of what holds the right answer only nearly full marks count."""
 
-    def soft(target: Target) -> Iterator[Try | Answer]:
+    def soft(target: Target) -> Iterator[Try]:
         for made in build(target):
             in_part = target.form.kind == "text" or SEVERAL.search(target.prompt)
-            yield Try(made, fair=NEARLY) if in_part and not isinstance(made, Try) else made
+            one = made if isinstance(made, Try) else Try(made)
+            yield replace(one, fair=NEARLY) if in_part and not one.fair else one
 
     return soft
 

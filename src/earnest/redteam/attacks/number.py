@@ -239,7 +239,9 @@ def _boxes(target: Target) -> Iterator[Try]:
     yield from map(
         Try, (f"If it were {gold}, I would be surprised. It is not.", f'They wrote "{gold}". That is a mistake.', f"{gold} is wrong.")
     )
-    yield from map(Try, (f"{wrong}{gold}", f"{gold}{wrong}", f"{wrong} or {gold}", f"{gold}\n{wrong}\n{gold}", f"{wrong}\n\n{gold}"))
+    for between in ("", " or ", "\n\n"):
+        yield from (Try(between.join(boxes), pair=f"boxes{between}") for boxes in ((wrong, gold), (gold, wrong)))
+    yield Try(f"{gold}\n{wrong}\n{gold}")
     yield from map(Try, (f"\\boxed{{{wrong}{gold}}}", f"-{gold}", f"{gold}^2", f"\\sqrt{{{gold}}}", f"x > {gold}"))
 
 
@@ -366,6 +368,7 @@ ATTACKS = (
         "reward-doctor",
         wrong="contract",
         kinds=NUMBERS,
+        contested=True,
     ),
     Attack(
         "num.percent",
@@ -386,6 +389,7 @@ ATTACKS = (
         "constructed",
         wrong="contract",
         kinds=NUMBERS | WORDED,
+        contested=True,
     ),
     Attack(
         "math.cover",
@@ -405,6 +409,7 @@ ATTACKS = (
         "math-verify's default",
         wrong="contract",
         kinds=KINDS | WORDED,
+        contested=True,
     ),
     Attack(
         "math.echo",
@@ -434,5 +439,6 @@ ATTACKS = (
         "math-verify's default",
         wrong="contract",
         kinds=NUMBERS,
+        contested=True,
     ),
 )

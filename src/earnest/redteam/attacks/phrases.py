@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 DENIED = (
     "not {gold}",
     "It is not {gold}.",
@@ -68,3 +70,9 @@ ODDS = (
     "{wrong} (confidence: 0.9) {gold} (confidence: 0.1)",
 )
 ABSTAINING = ("unknown", "none of these", "I don't know.", "N/A", "null", "None", "cannot tell", "all of the above", "?", "abstain")
+
+
+def order_left_out(template: str) -> str:
+    """A template with the right and the wrong answer taken for each other; "" where it does not hold both."""
+    names = {name.casefold() for name in re.findall(r"\$\w+", template)}
+    return re.sub(r"\$(?:right|wrong)\b", "$", template, flags=re.IGNORECASE) if {"$right", "$wrong"} <= names else ""

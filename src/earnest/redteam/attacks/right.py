@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from earnest.redteam.attack import Attack, Build, Kind, Target, Try
@@ -60,8 +61,9 @@ def _whole(change: Callable[[str], Iterable[str]]) -> Build:
 def _spaced(target: Target) -> Iterator[Try]:
     core = target.form.core
     # Behind a mark the answer stands on its line, and where it has several, white space in front may change the first.
-    lined = target.form.wrapped in ("hashes", "words", "box") or "\n" in core
-    if len(core) <= 200:
+    lined = target.form.wrapped in ("hashes", "words", "box", "fence") or "\n" in core
+    inside_a_line = target.form.wrapped == "words" and target.form.after.strip(" ")[:1] not in ("", "\n")
+    if len(core) <= 200 and not inside_a_line:
         around = [f"{core} ", f"{core}\n"] if lined else [f" {core} ", f"{core}\n", f"\n{core}\n\n"]
         yield from (Try(target.form.wrap(other)) for other in around)
 
@@ -95,7 +97,8 @@ def _as_value(gold: Numeral) -> Iterator[str]:
             yield f"{sign}\\frac{top}{value.denominator}"
 
 
-def _thousands(gold: Numeral) -> Iterator[str]:
+def thousands(gold: Numeral) -> Iterator[str]:
+    """The number with its thousands grouped, and without."""
     if abs(gold.value) >= 1000:
         digits, _, rest = (gold.digits.replace(",", "").replace("−", "-") or decimal(gold.value)).partition(".")
         point = f".{rest}" if rest else ""
@@ -162,8 +165,9 @@ STRIPPED = "Take away what does not count before you compare, by one declared ru
 
 ATTACKS = (
     control("space", _spaced, SHORT, "white space around it", STRIPPED, contested=False),
-    control(
-        "newlines", _whole(lambda text: [text.replace("\n", "\r\n"), f"{text}\r\n"]), FORMS, "Windows line ends", STRIPPED, contested=False
+    replace(  # many a pattern asks for "\n" alone, and few models write anything else
+        control("newlines", _whole(lambda text: [text.replace("\n", "\r\n"), f"{text}\r\n"]), FORMS, "Windows line ends", STRIPPED),
+        contested=True,
     ),
     control("case", _core(lambda core: [core.lower(), core.upper(), core.capitalize()]), WORDED, "other capitals", STRIPPED),
     control("reasoning", _reasoned, FORMS, "reasoning of several lines in front", "Let `.` match line breaks there.", contested=False),
@@ -184,7 +188,7 @@ ATTACKS = (
         "Take what is asserted last where the text says that it corrects itself, or read a fixed place.",
     ),
     control("equal", _equal, NUMBERS, "the same value as a fraction or a decimal (1/2 for 0.5)", VALUES),
-    control("thousands", _number(_thousands), NUMBERS, "thousands grouped by commas, or not grouped", VALUES),
+    control("thousands", _number(thousands), NUMBERS, "thousands grouped by commas, or not grouped", VALUES),
     control("zeros", _number(_zeros), NUMBERS, "zeros behind the decimal point (42.0 for 42)", VALUES),
     control("minus", _number(_minus), NUMBERS, "the typographic minus sign", "Read U+2212 as a minus."),
     control(

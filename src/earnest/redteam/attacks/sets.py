@@ -22,6 +22,7 @@ KINDS: frozenset[Kind] = frozenset({"json", "text", "label", "choice", "math"})
 MOST = 60  # items of one answer
 ALONE = 0.985  # of full marks: more than an object with most of one list missing is worth
 GUESSES = re.compile(r"\b(?:guess(?:es)?|candidates?|suggest\w*|ideas?|alternatives?|top[- ]?(?:\d+|k|three|five|ten))\b", re.IGNORECASE)
+_OF_KEYS = re.compile(r"\b(?:keys?|fields?|members?|arguments?|propert(?:y|ies))\b[^.\n]{0,60}\border\b", re.IGNORECASE)  # free is theirs
 RANKED = re.compile(r"\b(?:rank|order|sort|arrange)(?:ed|ing)?\b", re.IGNORECASE)
 
 
@@ -197,7 +198,13 @@ def _other_order(said: bool | None) -> Build:
     """The items in another order, where the prompt leaves it free, or says nothing of it."""
 
     def build(target: Target, listing: Listing) -> Iterator[Try]:
-        if len(listing.items) > 1 and listing.mark != ">" and in_order([prompt_text(target.case)]) is said:
+        prompt = prompt_text(target.case)
+        if (
+            len(listing.items) > 1
+            and listing.mark != ">"
+            and in_order([prompt]) is said
+            and not (said is False and _OF_KEYS.search(prompt))
+        ):
             yield Try(listing.put(listing.items[::-1]))
 
     return listed(build)
@@ -220,6 +227,7 @@ ATTACKS = (
         OVERLAP,
         "recall without precision",
         kinds=KINDS,
+        measured=True,
     ),
     Attack(
         "sets.again",
@@ -229,6 +237,7 @@ ATTACKS = (
         OVERLAP,
         "hits counted in a loop",
         kinds=KINDS,
+        measured=True,
     ),
     Attack(
         "sets.one",
@@ -279,6 +288,7 @@ ATTACKS = (
         "constructed",
         kinds=KINDS,
         expect="right",
+        granted=True,
     ),
     Attack(
         "sets.other_order",

@@ -108,9 +108,14 @@ def _order(target: Target, query: Query) -> Iterator[Try | str]:
     if query.tree.args.get("order"):
         yield from _mutated(target, query, queries.order_turned)
         if query.tree.args.get("limit") is None:
-            yield from _mutated(target, query, queries.without("order"))
             random = exp.Order(expressions=[exp.Ordered(this=exp.Anonymous(this="RANDOM"))])
             yield from _mutated(target, query, lambda tree: tree.set("order", random))
+
+
+def _unordered(target: Target, query: Query) -> Iterator[Try | str]:
+    """Without an order the rows may come in the right one all the same, as a database finds them."""
+    if query.tree.args.get("order") and query.tree.args.get("limit") is None:
+        yield from _mutated(target, query, queries.without("order"))
 
 
 def _duplicates(target: Target, query: Query) -> Iterator[Try | str]:
@@ -293,6 +298,16 @@ ATTACKS = (
         "Compare rows in order where the reference sorts at its outermost level.",
         wrong="contract",
     ),
+    replace(
+        _attack(
+            "unordered",
+            _unordered,
+            "A query that asks for no order is paid as one that does.",
+            "Compare rows in order where the reference sorts at its outermost level, on data whose own order is another.",
+            wrong="contract",
+        ),
+        contested=True,
+    ),
     _attack(
         "duplicates",
         _duplicates,
@@ -339,12 +354,15 @@ ATTACKS = (
         "A text that is no query earns by its likeness to the right one.",
         "Pay for rows: what does not run earns nothing.",
     ),
-    _attack(
-        "in_prose",
-        _in_prose,
-        "A query the answer disowns, or one of several, is taken for the answer.",
-        "Take the one query that the format asks for, and refuse an answer with several.",
-        wrong="contract",
+    replace(
+        _attack(
+            "in_prose",
+            _in_prose,
+            "A query the answer disowns, or one of several, is taken for the answer.",
+            "Take the one query that the format asks for, and refuse an answer with several.",
+            wrong="contract",
+        ),
+        contested=True,
     ),
     _attack("crash", _crash, "A query that fails is paid.", "Catch whatever parsing and running may raise, and pay nothing."),
     _attack(

@@ -194,7 +194,7 @@ def _one_box(text: str, row: Row) -> bool:
 
 boxed = task(
     BOXED,
-    lambda row: ask(row["question"], "Put the final answer in \\boxed{}."),
+    lambda row: ask(row["question"], "Put the final answer in \\boxed{}, a fraction in lowest terms."),
     _one_box,
     lambda row: f"The result is \\boxed{{{row['answer']}}}",
 )

@@ -1,0 +1,136 @@
+"""Answers of several parts: how slots are filled and read, which templates prompts show, and what the user may say instead."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earnest.errors import UserError
+from earnest.redteam.adapters import task_of
+from earnest.redteam.guess import forms_in
+from earnest.redteam.layout import filled, read
+from earnest.redteam.templates import templates_in
+from earnest.redteam.way import Way
+
+WORD = st.text("abcdefghij", min_size=1, max_size=8)
+
+
+def task(tmp_path, source, rows, **given):
+    (tmp_path / "mine.py").write_text(source)
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return task_of(f"{tmp_path / 'mine.py'}:reward", tmp_path / "rows.jsonl", **given)
+
+
+@given(WORD, st.floats(-1e6, 1e6), st.lists(st.integers(0, 99), min_size=1, max_size=5))
+def test_what_a_form_is_filled_with_is_read_from_it_again(word, number, several):
+    form = "Name: {name}\nCost: {cost:.2f} EUR\nSources: {sources:[n] [n]}"
+    text = filled(form, {"name": word, "cost": number, "sources": several})
+    assert read(form, text) == {"name": word, "cost": f"{number:.2f}", "sources": list(map(str, several))}
+
+
+def test_a_text_of_another_form_is_not_read():
+    assert read("Answer: {value} {unit}", "Answer: 90") is None
+    assert read("Answer: {value} {unit}", "First I divide.\nAnswer: 90 km/h") == {"value": "90", "unit": "km/h"}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "row", "form"),
+    [
+        ("The last line must read `Answer: <number> <unit>`.", {"value": 90.0, "unit": "km/h"}, "Answer: {value} {unit}"),
+        ("The last line must be `Answer: N%`.", {"percent": 82.5}, "Answer: {percent}%"),
+        ("Write, like `Answer: 12.5%`, the share.", {"percent": 82.5}, "Answer: {percent}%"),
+        (
+            "Two lines:\nAnswer: the answer\nSources: their numbers, as [1] [3]",
+            {"answer": "a", "sources": [2]},
+            "Answer: {answer}\nSources: {sources:[n] [n]}",
+        ),
+        ("One line of this form: the answer [7][8]", {"answer": "a", "supporting": [1]}, "{answer} {supporting:[n][n]}"),
+        (
+            "Write three lines:\nOrder: the number\nProduct: its name",
+            {"order_no": "1", "product": "p"},
+            "Order: {order_no}\nProduct: {product}",
+        ),
+        ("Reply with\nVerdict: <true or false>\nConfidence: <a number>", {"label": "true"}, "Verdict: {label}\nConfidence: {sure}"),
+        ("Give these lines:\nFirm: the firm\nDay: the date", {"facts": {"who": "a", "when": "b"}}, "Firm: {facts.who}\nDay: {facts.when}"),
+    ],
+)
+def test_a_template_that_prompts_show_is_filled_from_the_columns_like_it(prompt, row, form):
+    assert form in [one.form for one in templates_in([prompt], [row])]
+
+
+def test_a_template_that_not_all_prompts_show_is_none():
+    assert templates_in(["Write `Answer: N%`.", "Write the share."], [{"percent": 1}, {"percent": 2}]) == []
+
+
+def test_markers_of_other_shapes_are_forms():
+    unsloth = "Work between <start_work> and <end_work>, the result between <SOLUTION> and </SOLUTION>."
+    assert "<start_work>Let me see.<end_work><SOLUTION>{}</SOLUTION>" in forms_in([unsloth])[0]
+    assert "[ANSWER]{}[/ANSWER]" in forms_in(["Put it into [ANSWER] and [/ANSWER]."])[0]
+    assert "END STATE\n{}" in forms_in(["Write the line END STATE and then it."])[1]
+
+
+def test_a_way_with_a_marker_in_brackets_is_no_json():
+    way = Way("[ANSWER]{}[/ANSWER]", "answer", "")
+    assert way.oracle({"answer": "4"}) == "[ANSWER]4[/ANSWER]" and way.check("[ANSWER] 4 [/ANSWER]", {"answer": "4"}).correct
+
+
+def test_a_fence_without_a_language_is_opened_and_closed_by_the_same():
+    way = Way("```\n{}\n```", "answer", "")
+    assert way.check(way.oracle({"answer": "4"}), {"answer": "4"}).correct and not way.check("```\n5\n```", {"answer": "4"}).correct
+
+
+def test_each_call_of_a_list_stands_in_tags_of_its_own(tmp_path):
+    calls = [[{"name": "lock", "arguments": {"door": door}}, {"name": "heat", "arguments": {"degrees": 20}}] for door in ("a", "b", "c")]
+    rows = [{"prompt": f"Do {i}. Write each call in <tool_call>{{...}}</tool_call>.", "plan": json.dumps(c)} for i, c in enumerate(calls)]
+    source = """
+import json, re
+def calls(text):
+    return [json.loads(x) for x in re.findall("<tool_call>(.*?)</tool_call>", text)]
+def reward(completions, plan, **_):
+    return [float(calls(c) == json.loads(p)) for c, p in zip(completions, plan)]
+"""
+    made = task(tmp_path, source, rows)
+    said = made.oracle(rows[0])
+    assert [json.loads(x) for x in re.findall(r"<tool_call>(.*?)</tool_call>", said)] == calls[0]
+    assert made.check(said, rows[0]).correct and not made.check(said, rows[1]).correct
+
+
+def test_a_column_that_no_name_says_is_the_answer_is_found_by_what_is_paid(tmp_path):
+    rows = [{"prompt": f"Turn {i} round.", "mood": "calm", "backwards": f"{i} nruT"} for i in range(4)]
+    source = "def reward(completions, prompts, **k):\n    return [float(c == b) for c, b in zip(completions, k['backwards'])]\n"
+    assert task(tmp_path, source, rows).oracle(rows[2]) == "2 nruT"
+
+
+def test_numbers_in_a_list_are_written_with_the_mark_that_the_prompt_names(tmp_path):
+    rows = [{"prompt": f"Sort them ({i}). Write them separated by commas.", "expected": [i, i + 1, i + 5]} for i in range(4)]
+    source = (
+        "def reward(completions, expected, **_):\n    return [float(c == ', '.join(map(str, e))) for c, e in zip(completions, expected)]\n"
+    )
+    assert task(tmp_path, source, rows).oracle(rows[1]) == "1, 2, 6"
+
+
+def test_a_form_may_name_columns(tmp_path):
+    rows = [{"prompt": f"How fast ({i})?", "value": i + 0.5, "unit": "km/h"} for i in range(4)]
+    source = """
+def reward(completions, value, unit, **_):
+    return [float(c == f'= {v:.2f} {u} =') for c, v, u in zip(completions, value, unit)]
+"""
+    made = task(tmp_path, source, rows, form="= {value:.2f} {unit} =")
+    assert made.oracle(rows[1]) == "= 1.50 km/h =" and made.check("= 1.5 km/h =", rows[1]).correct
+    assert not made.check("= 1.5 km =", rows[1]).correct
+    with pytest.raises(UserError, match=r"'\{speed\}', which is no column"):
+        task(tmp_path, source, rows, form="= {speed} =")
+
+
+def test_an_oracle_in_the_file_of_the_reward_says_what_is_right(tmp_path):
+    rows = [{"prompt": f"Add one to {i}.", "start": i} for i in range(4)]
+    source = "def reward(completions, start, **_):\n    return [float(c == f'it is {s + 1}!') for c, s in zip(completions, start)]\n"
+    told = source + "def oracle(row):\n    return f\"it is {row['start'] + 1}!\"\n"
+    made = task(tmp_path, told, rows)
+    assert made.oracle(rows[2]) == "it is 3!" and made.check("it is 3!", rows[2]).correct and not made.check("it is 4!", rows[2]).correct
+    judged = task(tmp_path, told + "def check(completion, row):\n    return '3' in completion\n", rows)
+    assert judged.check("3", rows[2]) is True

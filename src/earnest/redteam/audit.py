@@ -339,6 +339,21 @@ def unsteady(ground: Ground, asker: Asker) -> list[Finding]:
                 every = [_plain_outcome(ground, one, paid, "unsteady") for one, paid in zip(some, first, strict=True)]
                 found.append(finding("fault", "fact", hits[0].attack, every, hits, (name,), f"other marks {how}"))
                 break
+    return found or _refused_twice(ground, asker, some, first)
+
+
+def _refused_twice(ground: Ground, asker: Asker, some: Sequence[tuple[int, Any]], first: Sequence[Paid]) -> list[Finding]:
+    """Right answers of which a second one, as groups have them, earns little: a reward against sameness that forbids to be right."""
+    right, wrong = range(0, len(some), 3), range(1, len(some), 3)
+    again = asker.ask_again([some[k] for k in right for _ in range(2)])[1::2]
+    found = []
+    for f, name in enumerate(asker.names):
+        marks = [(paid.values[f], first[r].values[f], first[w].values[f]) for paid, r, w in zip(again, right, wrong, strict=True)]
+        refused = [k for k, (own, a, b) in enumerate(marks) if None not in (own, a, b) and b < a and own < (a + b) / 2]
+        if refused:
+            every = [_plain_outcome(ground, some[r], paid, "unsteady") for r, paid in zip(right, again, strict=True)]
+            says = "little for a right answer when the same one came before it"
+            found.append(finding("fault", "fact", every[0].attack, every, [every[k] for k in refused], (name,), says))
     return found
 
 

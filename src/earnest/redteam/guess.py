@@ -201,6 +201,8 @@ def _objects(golds: Sequence[Any], gold: str, prompts: Sequence[str]) -> list[Wa
     around += ["```json\n{}\n```"] if prompts and all("```" in prompt for prompt in prompts) else []
     made = []
     for fields in objects_in(prompts):
+        if own is not None and (named := _renamed(list(fields), list(own))):
+            made += [Way(form, named, "whole") for form in around]
         if own is not None and set(own) < set(fields):
             made += [Way(form, gold, "whole", beside=besides(fields, list(own))) for form in around]
         if own is not None or "," in gold:
@@ -216,6 +218,18 @@ def _objects(golds: Sequence[Any], gold: str, prompts: Sequence[str]) -> list[Wa
         made += [Way(form, named or gold, "pairs") for form in around[:1] + [one for one in around[1:] if one.startswith("<")]]
         made += [Way("{}", gold, "tags")]
     return made
+
+
+def _renamed(fields: Sequence[str], columns: Sequence[str]) -> str:
+    """The columns under the names of the fields they are likest, such as name=tool_name; "" where they do not all fit."""
+    if set(fields) == set(columns):
+        return ""
+    fits = {
+        field: [c for c in columns if field.lower() in c.lower() or re.split(r"[_.]", c.lower())[-1][:3] == field.lower()[:3]]
+        for field in fields
+    }
+    taken = [one[0] for one in fits.values() if len(one) == 1]
+    return ",".join(f"{field}={one[0]}" for field, one in fits.items()) if len(set(taken)) == len(fields) else ""
 
 
 def _as_written(name: str, prompts: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -140,15 +141,24 @@ def shape_of(function: Any) -> str:
 def gold_of(row: Mapping[str, Any], column: str | None) -> Any:
     """The right answer of a row: by its column, dotted if nested, or by the first name that usually holds one.
 
-    Of several columns, parted by commas, the object of them.
+    Of several columns, parted by commas, the object of them. A column that holds an object as text holds the object.
     """
     if column is None:
         column = guess_gold(row)
     if column and re.search("[,=]", column) and column not in row:
-        return {name: gold_of(row, own) for name, own in columns_of(column).items()}
+        return {name: _read(gold_of(row, own)) for name, own in columns_of(column).items()}
     value: Any = row
     for step in (column or "").split("."):
         value = value.get(step) if isinstance(value, Mapping) else None
+    return _read(value) if isinstance(value, str) and value.startswith("{") else value
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(("{", "[")):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
     return value
 
 

@@ -14,10 +14,10 @@ MOST = 24  # templates that are tried
 LINES = 8  # most lines of a template
 SURE = 0.9  # what is said in a slot for how sure one is
 QUOTED_AT_LEAST = 20  # characters from which on a value that stands in its prompt is a part of the question
-_QUOTE = re.compile(r"`([^`\n]{3,120})`|\"([^\"\n]{3,120})\"|“([^”\n]{3,120})”")
+_QUOTE = re.compile(r"`([^`\n]{3,120})`|\"([^\"\n]{3,120})\"|“([^”\n]{3,120})”|(?<!\w)'([A-Z][^'\n]{2,119})'(?!\w)")
 _AFTER = re.compile(r"\b(?:form|format|template|layout|pattern)\b[^\n:]{0,40}: ?([^\n]{3,120})$", re.IGNORECASE | re.MULTILINE)
 _LINE = re.compile(r"((?:[-*] )?[A-Za-z][\w -]{0,24}):(?: (.*))?")
-_INLINE = re.compile(r"(?<![\w/])([A-Z][a-z]{2,20}):(?= [a-z<\[])")
+_INLINE = re.compile(r"(?<![\w/])([A-Z][a-z]{2,20}):(?= ?[`'\"]? [a-z<\[])")
 _HOLE = re.compile(r"<[^<>\n]{1,120}>|\[[a-z][a-z ]{1,30}\]|\.\.\.|…|\b(?:N|X|NUMBER|ANSWER|VALUE|UNIT|WORD|NAME|LABEL)\b(?!:)")
 _CITED = re.compile(r"\[\d+\]([ ,]*)\[\d+\]")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")

@@ -6,11 +6,14 @@ A permission is a sentence of the prompt. What it allows is written as plainly a
 
 from __future__ import annotations
 
+import calendar
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
+from earnest.redteam.attacks.dates import moment_of
 from earnest.redteam.attacks.nowork import means_something
 from earnest.redteam.attacks.numerals import Numeral, decimal, numeral_of
 from earnest.redteam.attacks.objects import fields, with_raw
@@ -55,6 +58,13 @@ _NOTHING_ROUND = re.compile(
 _PLACED = re.compile(r"</?\w+>|\btags?\b|\bblock\b|\bfields?\b|\bkeys?\b|\bJSON\b|\bcolumns?\b", re.IGNORECASE)
 _CLOCK = re.compile(r"\b(?:12|twelve)[- ]hour\b", re.IGNORECASE)
 _HALF = re.compile(r"(?<![A-Za-z])(AM|PM|am|pm|a\.m\.|p\.m\.)(?![A-Za-z])")
+_STYLES = (
+    (r"\d{4}-\d{2}-\d{2}", lambda day: day.isoformat()),
+    (r"\d{1,2} [A-Z][a-z]{2,8} \d{4}", lambda day: f"{day.day} {calendar.month_name[day.month]} {day.year}"),
+    (r"[A-Z][a-z]{2,8} \d{1,2}, \d{4}", lambda day: f"{calendar.month_name[day.month]} {day.day}, {day.year}"),
+)
+_ANY_STYLE = "|".join(style for style, _ in _STYLES)
+_EITHER_DATE = re.compile(rf"(?:{_ANY_STYLE})[`'\"]?,? or (?:as |like )?[`'\"]?(?:{_ANY_STYLE})")
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _SAID = (
     "This was read with care.",
@@ -76,7 +86,7 @@ def allowed(*phrases: str) -> Callable[[str], str]:
 
     def found(prompt: str) -> str:
         for sentence in _SENTENCE.split(prompt):
-            rest = no_matter.sub(" may ", sentence).replace("with or without", "may").replace("or not", "")
+            rest = no_matter.sub(" may ", sentence).replace("or without", "may").replace("or not", "")
             if leave.search(sentence) and not _NOT.search(rest) and any(pattern.search(sentence) for pattern in patterns):
                 return sentence
         return ""
@@ -90,6 +100,10 @@ _EITHER_CASE = re.compile(r"\b(?:upper|lower)(?:[- ]?case)? or (?:upper|lower)[-
 _ONE_CASE = re.compile(r"(?<!or )(?<!upper or )\b(?:lower|upper)[- ]?case\b(?! or\b)|\bcapital letters?\b", re.IGNORECASE)
 _THOUSANDS = allowed(r"\bthousands?\b[^.\n]{0,20}\b(?:separators?|commas?)\b|\bcommas?\b[^.\n]{0,30}\bthousands?\b")
 _LANGUAGE = allowed(r"\blanguage (?:tag|name|hint)\b|\btag (?:after|behind) the (?:opening )?(?:fence|backticks)\b")
+_EITHER_VALUE = re.compile(
+    r"\bfraction\b[^.\n]{0,30}\bor\b[^.\n]{0,20}\b(?<!rounded )decimal\b|\bdecimal\b[^.\n]{0,30}\bor\b[^.\n]{0,20}\bfraction\b",
+    re.IGNORECASE,
+)
 _STOP = allowed(r"\bfull stop\b|\bfinal (?:period|dot)\b|\bperiod at the end\b")
 
 
@@ -163,6 +177,17 @@ def _granted(find: Callable[[str], str], change: Callable[[Numeral], Iterable[st
     return build
 
 
+def _values(target: Target) -> Iterator[Try]:
+    """A fraction as a decimal that is exact, or the other way about, where the prompt takes either."""
+    slot = slot_of(target)
+    gold = numeral_of(slot.gold) if slot else None
+    if slot and gold and _EITHER_VALUE.search(target.prompt) and "." in (plain := decimal(gold.value)):
+        if gold.fraction and Fraction(plain) == gold.value:
+            yield Try(target.form.wrap(f"{gold.before}{plain}{gold.after}"))
+        elif not gold.fraction:
+            yield Try(target.form.wrap(f"{gold.before}{gold.value.numerator}/{gold.value.denominator}{gold.after}"))
+
+
 def _stop(target: Target) -> Iterator[Try]:
     if _STOP(target.prompt):
         yield Try(target.form.wrap(f"{target.form.core}."))
@@ -174,6 +199,15 @@ def _fence_named(target: Target) -> Iterator[Try]:
         for before in (bare_fence, f"{bare_fence[:-1]}text\n"):
             if before != target.form.before:
                 yield Try(before + target.form.core + target.form.after)
+
+
+def _dates(target: Target) -> Iterator[Try]:
+    """The date in another of the ways that the prompt offers, as in "2024-03-09 or 9 March 2024"."""
+    slot, either = slot_of(target) if target.form.kind != "json" else None, _EITHER_DATE.search(target.prompt)
+    moment = moment_of(slot.gold) if slot and either else None
+    if moment and moment.day and moment.minutes is None and not moment.ambiguous:
+        written = [write(moment.day) for style, write in _STYLES if re.search(style, either[0])]
+        yield from (Try(target.form.wrap(text)) for text in written if text != slot.gold)
 
 
 def _allowed(identity: str, build: Callable[[Target], Iterator[Try]], kinds: frozenset[Kind], what: str, fix: str) -> Attack:
@@ -191,5 +225,7 @@ ATTACKS = (
     _allowed("case_allowed", _cases, WORDED, "other capitals", STRIPPED),
     _allowed("thousands_allowed", _granted(_THOUSANDS, thousands), NUMBERS | WORDED, "thousands grouped by commas, or not", VALUES),
     _allowed("fence_named", _fence_named, FORMS, "a language behind the fence, or none", "Skip the rest of the line that opens the fence."),
+    _allowed("dates_allowed", _dates, SHORT | {"label"}, "a date in another way of writing", "Read dates as dates, in each way you allow."),
+    _allowed("value_allowed", _values, NUMBERS | WORDED, "a fraction as a decimal, or a decimal as a fraction", VALUES),
     _allowed("stop_allowed", _stop, SHORT, "a full stop behind it", STRIPPED),
 )

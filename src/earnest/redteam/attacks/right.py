@@ -164,7 +164,9 @@ VALUES = "Compare values in place of characters."
 STRIPPED = "Take away what does not count before you compare, by one declared rule."
 
 ATTACKS = (
-    control("space", _spaced, SHORT, "white space around it", STRIPPED, contested=False),
+    replace(  # a strict form forbids it, which a guessed check does not know
+        control("space", _spaced, SHORT, "white space around it", STRIPPED, contested=False), contested=True
+    ),
     replace(  # many a pattern asks for "\n" alone, and few models write anything else
         control("newlines", _whole(lambda text: [text.replace("\n", "\r\n"), f"{text}\r\n"]), FORMS, "Windows line ends", STRIPPED),
         contested=True,

@@ -234,5 +234,6 @@ ATTACKS = (
         "countdown and simplification environments",
         wrong="contract",
         kinds=frozenset({"text", "number", "math"}),
+        contested=True,
     ),
 )

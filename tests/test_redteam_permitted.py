@@ -48,6 +48,9 @@ def test_words_in_front_are_right_where_the_prompt_allows_them(tmp_path, prompt,
         ("right.stop_allowed", "Which? A full stop does not matter.", ANIMALS, "c == a"),
         ("right.case_allowed", "Which? Capitals do not matter.", ANIMALS, "c == a"),
         ("right.zeros_allowed", "How much? Trailing zeros may be left out or written.", ["1.5", "20.25", "7.75"], "c == a"),
+        ("right.case_allowed", "Which? Spelling with capitals or without does not matter.", ANIMALS, "c == a"),
+        ("right.dates_allowed", "When? Either as 2023-07-21 or as 21 July 2023.", ["2024-03-31", "2022-12-30", "2025-10-17"], "c == a"),
+        ("right.value_allowed", "How much? Give a fraction or an exact decimal.", ["3/4", "5/2", "7/8"], "c == a"),
     ],
 )
 def test_what_the_prompt_allows_is_a_fact_when_it_is_refused(tmp_path, attack, prompt, golds, score):
@@ -83,6 +86,35 @@ def test_one_order_of_two_answers_is_a_convention_and_both_are_a_hedge(tmp_path,
     assert found(tmp_path, score, BARE, ANIMALS, [one for one in wrapping.ATTACKS if one.id == "fmt.two_answers"]) == {
         ("fmt.two_answers", certainty)
     }
+
+
+@pytest.mark.parametrize(
+    ("prompt", "other"),
+    [
+        ("Either as 2023-07-21 or as 21 July 2023.", "f'{int(a[8:])} March 2024'"),
+        ("July 21, 2023, or 2023-07-21.", "f'March {int(a[8:])}, 2024'"),
+    ],
+)
+def test_a_date_is_right_in_the_ways_that_the_prompt_offers_and_no_other(tmp_path, prompt, other):
+    golds = ["2024-03-31", "2024-03-30", "2024-03-29"]
+    assert found(tmp_path, f"c in (a, {other})", f"When? {prompt}", golds, permitted.ATTACKS) == set()
+
+
+def test_a_right_answer_that_is_refused_when_it_comes_again_is_a_fault(tmp_path):
+    source = """
+        def reward(completions, answer, **_):
+            seen, marks = set(), []
+            for c, a in zip(completions, answer):
+                marks.append(float(c == a and c not in seen))
+                seen |= {c} if c == a else set()
+            return marks
+        """
+    (tmp_path / "r.py").write_text(textwrap.dedent(source))
+    rows = [{"prompt": f"Which animal is it? Number {i}", "answer": gold} for i, gold in enumerate(ANIMALS)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = task_of(str(tmp_path / "r.py"), tmp_path / "rows.jsonl")
+    facts = [f for f in audit(task, load_rows(task), search_calls=0, catalog=[]).findings if f.attack == "fault.unsteady"]
+    assert [f.certainty for f in facts] == ["fact"] and "came before it" in facts[0].detail
 
 
 def test_a_pair_holds_both_answers():

@@ -245,6 +245,7 @@ def test_the_verdict_counts_what_is_new():
     assert verdict(audit_of(finding(), LEAD), known) == (
         "Clean: 3 attacks on 8 rows, nothing new; read the 1 lead too. 1 finding in the baseline is left aside."
     )
+    assert verdict(*alone(REJECT)) == "Not exploitable: 3 attacks on 8 rows, none was paid for being wrong; read the 1 false reject too."
 
 
 # --- the console

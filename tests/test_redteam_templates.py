@@ -13,8 +13,10 @@ from earnest.errors import UserError
 from earnest.redteam.adapters import task_of
 from earnest.redteam.guess import forms_in
 from earnest.redteam.layout import filled, read
+from earnest.redteam.shapes import gold_of
 from earnest.redteam.templates import templates_in
 from earnest.redteam.way import Way
+from earnest.rows import load_rows
 
 WORD = st.text("abcdefghij", min_size=1, max_size=8)
 
@@ -32,6 +34,26 @@ def test_what_a_form_is_filled_with_is_read_from_it_again(word, number, several)
     assert read(form, text) == {"name": word, "cost": f"{number:.2f}", "sources": list(map(str, several))}
 
 
+def test_a_call_in_two_columns_is_read_into_its_tags(tmp_path):
+    source = """
+import json, re
+def reward(completions, tool_name, tool_args, **_):
+    calls = [re.fullmatch(r"<tool_call>(.*)</tool_call>", c) for c in completions]
+    read = [json.loads(found[1]) if found else None for found in calls]
+    return [float(own == {"name": n, "arguments": json.loads(a)}) for own, n, a in zip(read, tool_name, tool_args)]
+"""
+    prompt = 'Make one call, as <tool_call>{"name": ..., "arguments": {...}}</tool_call>. Order A%d.'
+    rows = [{"prompt": prompt % i, "tool_name": name, "tool_args": json.dumps({"order": f"A{i}"})} for i, name in enumerate("abc")]
+    made = task(tmp_path, source, rows)
+    assert made.oracle(load_rows(made).split("train")[0]) == '<tool_call>{"name": "a", "arguments": {"order": "A0"}}</tool_call>'
+
+
+def test_a_column_that_holds_an_object_as_text_is_that_object():
+    assert gold_of({"totals": '{"food": 2}'}, "totals") == {"food": 2}
+    assert gold_of({"set": "{1, 2}"}, "set") == "{1, 2}"
+    assert gold_of({"n": "f", "a": "[1, 2]"}, "n,a") == {"n": "f", "a": [1, 2]}
+
+
 def test_a_text_of_another_form_is_not_read():
     assert read("Answer: {value} {unit}", "Answer: 90") is None
     assert read("Answer: {value} {unit}", "First I divide.\nAnswer: 90 km/h") == {"value": "90", "unit": "km/h"}
@@ -47,6 +69,11 @@ def test_a_text_of_another_form_is_not_read():
             "Two lines:\nAnswer: the answer\nSources: their numbers, as [1] [3]",
             {"answer": "a", "sources": [2]},
             "Answer: {answer}\nSources: {sources:[n] [n]}",
+        ),
+        (
+            "Two lines. The first is 'Answer: ' with the word. The second is 'Sources: ' with their numbers, such as [1] [4].",
+            {"answer": "a", "supporting": [1]},
+            "Answer: {answer}\nSources: {supporting:[n] [n]}",
         ),
         ("One line of this form: the answer [7][8]", {"answer": "a", "supporting": [1]}, "{answer} {supporting:[n][n]}"),
         (

@@ -20,7 +20,7 @@ from earnest.redteam.targets import idle
 from earnest.task import Answer
 
 if TYPE_CHECKING:
-    from earnest.redteam.audit import Ground
+    from earnest.redteam.ground import Ground
 
 MOST = 0.55  # share of the variance from which a term that tells nothing drowns the rest
 TELLS = 0.1  # of what being right is worth: a term whose mean differs by less does not tell right from wrong

@@ -11,20 +11,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from earnest.errors import UserError
 from earnest.evidence import Case, cases_of
 from earnest.redteam.aggregate import Weighing, analyse
 from earnest.redteam.ask import Asker, Paid
-from earnest.redteam.attack import Attack, Target, Try
+from earnest.redteam.attack import Attack, Try
 from earnest.redteam.catalog import CATALOG
-from earnest.redteam.faults import fault_attack, judge_faults
-from earnest.redteam.findings import SLACK, Finding, Level, Outcome, finding, judge_attack, level_of
+from earnest.redteam.faults import judge_faults
+from earnest.redteam.findings import Finding, Outcome, finding, judge_attack
 from earnest.redteam.fold import folded
+from earnest.redteam.ground import Ground, ground_of, of_rows, understood, unpaid_rows
 from earnest.redteam.policies import RULES, Played, played, policies_of
 from earnest.redteam.search import search
-from earnest.redteam.targets import idle, spread_by_gold, targets_of
+from earnest.redteam.steady import slow, steadied, unsteady
+from earnest.redteam.targets import spread_by_gold, targets_of
 from earnest.redteam.wording import quoted
 from earnest.rows import Rows
 from earnest.score import missing_columns
@@ -34,7 +34,6 @@ ROWS = 16  # rows attacked, where asking is cheap
 # Rows by the seconds that one answer takes: far apart, so that a busy machine attacks the same rows as an idle one.
 AFFORDABLE = ((ROWS, 0.006), (8, 0.025), (4, 0.2), (2, float("inf")))
 SECONDS = 240.0  # after which no further attack of the catalog is begun
-SLOW = 20.0  # times the usual, from two seconds on
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def audit(
                 chosen = [chosen[i] for i in known]
                 asker.cases = [cases[i] for i in chosen]
                 asker.forget()
-                ground = _of_rows(ground, known)
+                ground = of_rows(ground, known)
                 targets = ground.targets
             end = time.monotonic() + SECONDS
             catalog = sorted(catalog, key=lambda attack: targets[0].form.kind not in attack.kinds)  # made for such answers: first
@@ -128,7 +127,7 @@ def audit(
             found += judge_faults(every, asker.names, [ground.right[ground.position(o.target)] for o in every])
             asker.close()  # what hostile programs did to the process that scored them must not be held against the rewards
             restless = unsteady(ground, asker)
-            found = [_steadied(f, ground, asker) for f in found] if restless else found
+            found = [steadied(f, ground, asker) for f in found] if restless else found
             found += restless + slow(ground, asker, every)
             found += [f for rule in RULES for f in rule(ground, asker)]
             if search_calls:
@@ -155,102 +154,6 @@ def audit(
         seed,
         weighing,
         late,
-    )
-
-
-@dataclass(frozen=True)
-class Ground:
-    """The rows under attack and what they pay.
-
-    Attributes:
-        targets: The rows.
-        right: What the right answer earned, a row each.
-        wrong: What each honest wrong answer earned, a row each.
-        levels: What each row pays in total.
-        by_function: What each function adds to that, times its weight.
-        cases: All usable rows, of which these are some.
-    """
-
-    targets: Sequence[Target]
-    right: Sequence[Paid]
-    wrong: Sequence[Sequence[Paid]]
-    levels: Sequence[Level]
-    by_function: Sequence[tuple[Level, ...]]
-    cases: Sequence[Case] = ()
-
-    def position(self, target: Target) -> int:
-        """Of a target among the rows."""
-        return next(i for i, other in enumerate(self.targets) if other is target)
-
-
-def ground_of(targets: Sequence[Target], asker: Asker) -> Ground:
-    """Ask what right and honest wrong answers earn.
-
-    Raises:
-        UserError: The right answers earn nothing that could be compared with.
-    """
-    right = asker.ask([(i, target.case.oracle) for i, target in enumerate(targets)])
-    broken = [(t, p) for t, p in zip(targets, right, strict=True) if p.faults]
-    if broken:
-        target, paid = broken[0]
-        name, (_, sentence) = next(iter(paid.faults.items()))
-        where = f"The reward '{name}' breaks on the right answer of {target.case.place}"
-        raise UserError(f"{where}: {quoted(sentence)}. Mend it, then run again.")
-    if all(paid.total is None for paid in right):
-        raise UserError("The rewards give no verdict (None) on any right answer, so there is nothing to compare with. Run `earnest check`.")
-    wrong = [asker.ask([(i, answer) for answer in target.wrongs]) for i, target in enumerate(targets)]
-    nothing = asker.ask([(i, idle(target)) for i, target in enumerate(targets)])
-    levels, by_function = [], []
-    for target, gold, others, none in zip(targets, right, wrong, nothing, strict=True):
-        totals = [(a, p.total) for a, p in zip(target.wrongs, others, strict=True) if p.total is not None]
-        levels.append(Level(0.0, 0.0) if gold.total is None else level_of(gold.total, totals, none.total))
-        functions = []
-        for f, value in enumerate(gold.parts):
-            pairs = [(a, p.parts[f]) for a, p in zip(target.wrongs, others, strict=True) if p.parts[f] is not None]
-            functions.append(Level(0.0, 0.0) if value is None else level_of(value, pairs, none.parts[f]))
-        by_function.append(tuple(functions))
-    return Ground(targets, right, wrong, levels, by_function)
-
-
-def understood(ground: Ground, asker: Asker) -> list[int]:
-    """The rows on which the right answer is paid as we write it.
-
-    Where the form is a guess, some rows may want another one: what earns the least of all there, and less than right answers of other rows,
-    may not be the right answer at all, and nothing that is paid or refused beside it says anything.
-    """
-    every = list(range(len(ground.targets)))
-    if not asker.guessed:
-        return every
-    nothing = asker.ask([(i, idle(target)) for i, target in enumerate(ground.targets)])
-    most = max(paid.total for paid in ground.right if paid.total is not None)
-
-    def low(i: int) -> bool:
-        own, others = ground.right[i].total, [paid.total for paid in (*ground.wrong[i], nothing[i]) if paid.total is not None]
-        return own is not None and bool(others) and own <= min(others) and own < most - SLACK * abs(most)
-
-    return [i for i in every if not low(i)]
-
-
-def unpaid_rows(ground: Ground, known: Sequence[int]) -> list[Finding]:
-    """A question about the rows that are left out, as their right answers earn nothing."""
-    every = [
-        Outcome(UNPAID, target, Try(target.case.oracle), ground.right[i], None, ground.levels[i], ground.by_function[i])
-        for i, target in enumerate(ground.targets)
-    ]
-    left = [outcome for i, outcome in enumerate(every) if i not in set(known)]
-    asks = "these rows are left out: is that how their right answers are written?"
-    return [finding("false reject", "question", UNPAID, every, left, (), asks)] if left else []
-
-
-def _of_rows(ground: Ground, rows: Sequence[int]) -> Ground:
-    """Some of the rows alone."""
-    return replace(
-        ground,
-        targets=[replace(ground.targets[i], first=place == 0) for place, i in enumerate(rows)],
-        right=[ground.right[i] for i in rows],
-        wrong=[ground.wrong[i] for i in rows],
-        levels=[ground.levels[i] for i in rows],
-        by_function=[ground.by_function[i] for i in rows],
     )
 
 
@@ -288,14 +191,6 @@ def _excuse(attack: Attack, control: Paid) -> float | None:
     return None if attack.wrong == "contract" and accepted else control.total
 
 
-UNPAID = Attack(
-    "right.unpaid",
-    "right answers",
-    lambda _: (),
-    "The right answer earns nothing where it is written as it is paid on other rows.",
-    "Give the form of your right answers with --form, or their column with --gold.",
-    expect="right",
-)
 WRONG_PAID = Attack(
     "honest.wrong",
     "no work",
@@ -319,77 +214,6 @@ def blind(ground: Ground, names: Sequence[str]) -> list[Finding]:
     proven = any(o.refused for o in hits)
     found = finding("exploit", "fact" if proven else "lead", WRONG_PAID, outcomes, hits, (), "the check refuses it" if proven else "")
     return [found]
-
-
-def unsteady(ground: Ground, asker: Asker) -> list[Finding]:
-    """Marks that change with repetition, order or neighbours."""
-    some = [(i, answer) for i, t in enumerate(ground.targets) for answer in (t.case.oracle, t.wrong, idle(t))]
-    first = asker.ask_again(some)
-    ways = {
-        "when the same answers were scored again": asker.ask_again(some),
-        "when the batch came in reverse order": asker.ask_again(some[::-1])[::-1],
-        "when it was scored alone": [asker.ask_again([one])[0] for one in some],
-    }
-    found = []
-    for f, name in enumerate(asker.names):
-        for how, again in ways.items():
-            changed = [k for k, (a, b) in enumerate(zip(first, again, strict=True)) if not _same(a.values[f], b.values[f])]
-            if changed:
-                hits = [_plain_outcome(ground, some[k], first[k], "unsteady") for k in changed]
-                every = [_plain_outcome(ground, one, paid, "unsteady") for one, paid in zip(some, first, strict=True)]
-                found.append(finding("fault", "fact", hits[0].attack, every, hits, (name,), f"other marks {how}"))
-                break
-    return found or _refused_twice(ground, asker, some, first)
-
-
-def _refused_twice(ground: Ground, asker: Asker, some: Sequence[tuple[int, Any]], first: Sequence[Paid]) -> list[Finding]:
-    """Right answers of which a second one, as groups have them, earns little: a reward against sameness that forbids to be right."""
-    right, wrong = range(0, len(some), 3), range(1, len(some), 3)
-    again = asker.ask_again([some[k] for k in right for _ in range(2)])[1::2]
-    found = []
-    for f, name in enumerate(asker.names):
-        marks = [(paid.values[f], first[r].values[f], first[w].values[f]) for paid, r, w in zip(again, right, wrong, strict=True)]
-        refused = [k for k, (own, a, b) in enumerate(marks) if None not in (own, a, b) and b < a and own < (a + b) / 2]
-        if refused:
-            every = [_plain_outcome(ground, some[r], paid, "unsteady") for r, paid in zip(right, again, strict=True)]
-            says = "little for a right answer when the same one came before it"
-            found.append(finding("fault", "fact", every[0].attack, every, [every[k] for k in refused], (name,), says))
-    return found
-
-
-def _steadied(found: Finding, ground: Ground, asker: Asker) -> Finding:
-    """Of a reward with changing marks: a finding that does not come again is chance, and no fact."""
-    place = next((i for i, target in enumerate(ground.targets) if target.case.place == found.place), None)
-    if found.kind == "fault" or found.certainty != "fact" or place is None:
-        return found
-    again = [asker.ask_again([(place, found.example)])[0].total for _ in range(3)]
-    if all(_same(total, found.earned) for total in again):
-        return found
-    return replace(found, certainty="lead", detail="the reward gives changing marks, so this may be chance")
-
-
-def slow(ground: Ground, asker: Asker, outcomes: Sequence[Outcome]) -> list[Finding]:
-    """Answers that take far longer than usual, each asked alone to be sure."""
-    usual = float(np.median([paid.seconds for paid in ground.right]))
-    timed = [o for o in outcomes if o.attack.family not in ("code", "SQL")]  # rewards give programs and queries seconds on purpose
-    suspects = sorted((o for o in timed if o.paid.seconds > max(0.05, 3 * usual) and not o.paid.faults), key=lambda o: -o.paid.seconds)
-    hits = []
-    for outcome in suspects[:8]:
-        again = asker.ask_again([(ground.position(outcome.target), outcome.tried.answer)])[0]
-        if again.seconds > max(2.0, SLOW * usual) and not again.faults:
-            hits.append(_plain_outcome(ground, (ground.position(outcome.target), outcome.tried.answer), again, "slow"))
-    return (
-        [finding("fault", "lead", hits[0].attack, hits, hits, (), f"{hits[0].paid.seconds:.1f} s, usually {usual:.2g} s")] if hits else []
-    )
-
-
-def _plain_outcome(ground: Ground, asked: tuple[int, Answer], paid: Paid, fault: str) -> Outcome:
-    i, answer = asked
-    return Outcome(fault_attack(fault), ground.targets[i], Try(answer), paid, None, ground.levels[i], ground.by_function[i])
-
-
-def _same(a: float | None, b: float | None) -> bool:
-    return a == b or (a is not None and b is not None and abs(a - b) < 1e-9)
 
 
 def _usable(task: Task, rows: Rows) -> list[Case]:

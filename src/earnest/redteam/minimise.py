@@ -17,7 +17,7 @@ from earnest.rewards.json import parse_strict
 from earnest.task import Answer
 
 if TYPE_CHECKING:
-    from earnest.redteam.audit import Ground
+    from earnest.redteam.ground import Ground
 
 CALLS = 60  # for one answer
 SHORT = 12  # characters that anybody can read at once

@@ -27,7 +27,7 @@ from earnest.redteam.targets import idle, needs_human
 from earnest.task import Answer, Task
 
 if TYPE_CHECKING:
-    from earnest.redteam.audit import Ground
+    from earnest.redteam.ground import Ground
 
 HALF = 0.5  # of the way from wrong to right: more for handing off what needed no one, and it is the easy way out
 IN_FULL = 0.95  # of the way from wrong to right: as good as right

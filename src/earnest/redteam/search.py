@@ -25,7 +25,7 @@ from earnest.redteam.worth import Hole, hole, keeps_nothing, same
 from earnest.task import Answer
 
 if TYPE_CHECKING:
-    from earnest.redteam.audit import Ground
+    from earnest.redteam.ground import Ground
 
 SECONDS = 40.0  # for slow rewards: code that runs, models that judge
 PROBED = 4  # rows that chains are first tried on, in turn

@@ -321,7 +321,7 @@ def verdict(audit: Audit, compared: Comparison) -> str:
         )
         return f"Exploitable: {_listed(bad)}. Mend the rewards and run again{read}.{chance}{known}"
     held = "nothing new" if compared.accepted else "nothing proven" if leads else "none was paid for being wrong"
-    return f"Clean: {attacks} on {count(audit.rows[0], 'row')}, {held}{read}.{known}"
+    return f"{'Not exploitable' if rejects else 'Clean'}: {attacks} on {count(audit.rows[0], 'row')}, {held}{read}.{known}"
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -43,6 +43,15 @@ def test_whatever_was_read_before_logits_are_those_of_a_fresh_reading(batches):
         close(logits, torch.stack([logits_of(prompt) for prompt in prompts]))
 
 
+def test_prompts_are_read_in_parts_with_the_same_logits(monkeypatch):
+    prompts = [(1, 2, 3, 0, 1, 2), (1, 2, 3, 0, 3), (2, 2), (1,)]
+    monkeypatch.setattr("earnest.engine.pool.AT_ONCE", 3)
+    decoder, read = make()
+    _, logits = decoder.prefill(prompts)
+    assert len(read) > 2 and max(read) <= 3 and sum(read) == 9
+    close(logits, torch.stack([logits_of(prompt) for prompt in prompts]))
+
+
 def test_a_prompt_is_read_as_far_as_it_is_new_and_its_last_token_always():
     decoder, read = make()
     decoder.prefill([(1, 2, 3, 4), (1, 2, 5)])

@@ -422,6 +422,7 @@ EXPORT void attend(float *restrict out, const Seen *restrict s, char *restrict r
             Piece p = piece_of(s, tile, i);
             find(at.keys, s->keys + head * width, s->k_apart, p);
             find(at.values, s->values + head * width, s->v_apart, p);
+            // A tile of many queries, as training has them, is bound by arithmetic, and fetching ahead is in its way.
             scores_of(at.weights + p.row * most + p.from, most, at.turned_queries + p.row, at.all, p.many, at.keys + p.from, p.to - p.from, width,
                       scale, at.turned, p.many < 32 ? at.values + p.from : 0);
             if (i) softmax_of(at.weights + p.row * most, p.to, groups, most, s->shared[tile]);

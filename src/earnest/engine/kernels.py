@@ -3,7 +3,7 @@
 PyTorch takes one pass over memory for each small operation; kernels.c takes one for all of them. Decoding multiplies few rows with all
 weights, which must come from memory each time; there kernels.c fetches the next while it multiplies. It is compiled once, for this very
 processor, by the C compiler that the machine has, and kept in the cache. Where there is none, or the model is not float32 on CPU, PyTorch
-does the same, a quarter to a third slower (docs/log.md). `EARNEST_KERNELS=off` leaves them out.
+does the same, slower (docs/log.md). `EARNEST_KERNELS=off` leaves them out.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ def run_layers(
 
 
 def largest(x: torch.Tensor) -> torch.Tensor:
-    """int64 [R], the place of the largest of each row of x [R, V], the first of equal ones; PyTorch's argmax takes four times as long."""
+    """int64 [R], the place of the largest of each row of x [R, V], the first of equal ones; PyTorch's argmax takes ten times as long."""
     if not (compiled := serve(x)):
         return x.argmax(dim=-1)
     x = x.contiguous()

@@ -110,10 +110,10 @@ class PooledDecoder:
         fresh[ends] = True  # their logits are wanted
         nodes = np.flatnonzero(fresh)
         hidden = torch.empty((len(tree), self.transformer.embedding.shape[1]), dtype=self.transformer.dtype)
+        tokens, depths = np.array(tree.token), np.array(tree.depth)
         for part in np.array_split(nodes, -(-len(nodes) // AT_ONCE)):  # parents come before children, so in an earlier part or the same
             wanted = np.flatnonzero(np.isin(part, ends))
-            tokens, depths = (np.array(column)[part] for column in (tree.token, tree.depth))
-            hidden[part[wanted]] = self._run(tokens, depths, slots[part], sight_of(tree, part, self._groups, slots), wanted)
+            hidden[part[wanted]] = self._run(tokens[part], depths[part], slots[part], sight_of(tree, part, self._groups, slots), wanted)
         self.pool.known.update(learned)  # now that they are there
         return Rows([slots[path] for path in paths], [(0, 0)] * len(paths)), self.transformer.head(hidden[ends])
 

@@ -574,10 +574,11 @@ EXPORT void product(float *restrict y, const float *restrict x, i64 apart, const
 
 // The layers of a model that only reads.
 
-// The weights of a layer, packed, and the pool of its keys and values. A bias or a norm of heads may be missing.
+// The weights of a layer, packed, the pool of its keys and values, and where a trace of the pass goes: what comes in, what attention gives,
+// and what stands between it and the MLP. A bias, a norm of heads or the trace may be missing.
 typedef struct {
     const float *norm1, *qk_norm, *qkv, *qkv_bias, *out, *out_bias, *norm2, *up, *up_bias, *down, *down_bias;
-    float *keys, *values;
+    float *keys, *values, *inputs, *seen, *middles;
 } Weights;
 
 static void add(float *restrict x, i64 apart, const float *restrict y, i64 y_apart, i64 rows, i64 width) {
@@ -594,6 +595,11 @@ static void project(float *restrict y, const float *restrict x, const float *res
     if (bias) add(y, out, bias, 0, rows, out);
 }
 
+static void leave(float *restrict to, const float *restrict x, i64 rows, i64 width, const i64 *restrict places) {
+#pragma omp parallel for schedule(static) if (rows > 64)
+    for (i64 i = 0; i < rows; i++) memcpy(to + (places ? places[i] : i) * width, x + i * width, width * sizeof(float));
+}
+
 // All layers over x [nodes, hidden], in place: of the last, only the rows `keep`, in rising order, which come to stand first. The keys and
 // values of the nodes go into `slots`; `s` tells what they see there, its arrays of numbers are set here. Epsilons are those of the first
 // norm, the norm of heads and the second. `room` holds nodes * (hidden + heads * width + 2 * (heads + 2 * kv_heads) * width + 3 * inner).
@@ -607,6 +613,7 @@ EXPORT void run_layers(float *restrict x, const Weights *restrict layers, i64 co
     for (i64 l = 0; l < count; l++) {
         const Weights *w = layers + l;
         i64 rows = l < count - 1 ? nodes : kept;
+        if (w->inputs) leave(w->inputs, x, nodes, hidden, 0);
         rms_norm(h, x, hidden, w->norm1, nodes, 1, hidden, epsilons[0]);
         project(qkv, h, w->qkv, w->qkv_bias, nodes, wide, hidden, threads);
         if (w->qk_norm) {  // by way of `both`, which is free here
@@ -621,12 +628,14 @@ EXPORT void run_layers(float *restrict x, const Weights *restrict layers, i64 co
         }
         s->keys = w->keys, s->values = w->values;
         attend(seen, s, desks, threads);
+        if (w->seen) leave(w->seen, seen, nodes, heads * width, 0);
         for (i64 i = 0; rows < nodes && i < rows; i++) {
             memmove(x + i * hidden, x + keep[i] * hidden, hidden * sizeof(float));
             memmove(seen + i * heads * width, seen + keep[i] * heads * width, heads * width * sizeof(float));
         }
         project(h, seen, w->out, w->out_bias, rows, hidden, heads * width, threads);
         add(x, hidden, h, hidden, rows, hidden);
+        if (w->middles) leave(w->middles, x, rows, hidden, rows < nodes ? keep : 0);
         rms_norm(h, x, hidden, w->norm2, rows, 1, hidden, epsilons[2]);
         project(both, h, w->up, w->up_bias, rows, 2 * inner, hidden, threads);
         gate(gated, both, rows, inner);

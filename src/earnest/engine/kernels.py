@@ -27,6 +27,7 @@ import torch
 from earnest.engine.models import cache_folder
 
 Pair = tuple[torch.Tensor, torch.Tensor]  # keys and values
+Traced = Sequence[tuple[torch.Tensor, ...]]  # of each layer where its input goes, what was seen, what stands between attention and MLP
 
 SOURCE = Path(__file__).with_name("kernels.c")
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-shared", "-fPIC")
@@ -283,6 +284,7 @@ def run_layers(
     slots: np.ndarray,
     sight: Sight,
     keep: np.ndarray | None = None,
+    traced: Traced | None = None,
 ) -> torch.Tensor:
     """Run N nodes through all layers in one call.
 
@@ -295,12 +297,16 @@ def run_layers(
         slots: int [N], where the nodes' own go.
         sight: What each sees there.
         keep: The nodes whose hidden state is wanted, in rising order; None for all.
+        traced: Where a trace of the pass is to be left; the last layer's last part only of the nodes to keep.
 
     Returns:
         [len(keep), hidden], not normed.
     """
     nodes, (_, kv_heads, width), threads = len(x), pool[0][0].shape, torch.get_num_threads()
-    stores = np.array([[store.data_ptr() for store in pair] for pair in pool])
+    traced = [()] * len(pool) if traced is None else traced
+    stores = np.array(
+        [[store.data_ptr() for store in (*pair, *trace)] + [0] * (3 - len(trace)) for pair, trace in zip(pool, traced, strict=True)]
+    )
     layers, slots = np.concatenate([frozen.weights, stores], axis=1), np.ascontiguousarray(slots, dtype=np.int64)
     keep = np.arange(nodes) if keep is None else np.ascontiguousarray(keep, dtype=np.int64)
     seen = _seen(x.new_empty((0, frozen.heads, width)), pool[0], sight)

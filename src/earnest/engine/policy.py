@@ -24,6 +24,7 @@ from earnest.engine.drafts import Drafts
 from earnest.engine.kernels import exponentials
 from earnest.engine.models import Loaded, give_back_memory
 from earnest.engine.pool import Pool, PooledDecoder
+from earnest.engine.trace import Trace, hidden_of
 from earnest.engine.transformer import Transformer, not_on_tree
 from earnest.engine.tree import pack, sorted_tree
 from earnest.errors import UserError
@@ -99,6 +100,7 @@ class Policy:
         self.drafts = Drafts()
         self._transformer: Transformer | None = None
         self._stem, self._pool = Stem(), Pool()
+        self._trace: Trace | None = None  # kept from step to step: fresh memory costs as much as what is written to it
         if not self.trainable():
             raise UserError(
                 "There are no trainable parameters: the adapter is empty or frozen. Give an adapter written by earnest or PEFT."
@@ -111,22 +113,42 @@ class Policy:
     def transformer(self) -> Transformer:
         """The forward pass with the weights as they are now, for training. `changed` makes it stale."""
         if self._transformer is None:
-            self._stem, self._pool = Stem(), Pool()
+            self._stem, self._pool = Stem(), self._pool if self._pool.trace else Pool()
             give_back_memory()  # what sampling held
             self._transformer = Transformer(self.model)
         return self._transformer
 
-    def decoder(self) -> Decoder | PooledDecoder | None:
-        """A decoder for the weights as they are now; None where the tree is not exact."""
+    def decoder(self, remember: int = 0) -> Decoder | PooledDecoder | None:
+        """A decoder for the weights as they are now; None where the tree is not exact.
+
+        Args:
+            remember: Of how many tokens training will find what it needs, so that it computes no forward pass of its own (`Trace`).
+        """
         if not self.exact_tree:
             return None
         transformer = Transformer(self.model, packed=True)
-        return PooledDecoder(transformer, self._pool) if PooledDecoder.serves(transformer) else Decoder(transformer, self._stem)
+        if not PooledDecoder.serves(transformer):
+            return Decoder(transformer, self._stem)
+        if not remember:
+            self._trace = None
+        elif self._trace is None or self._trace.room != remember:
+            self._trace = Trace(transformer, remember)
+        if not self._pool.used:
+            self._pool.trace = self._trace
+        return PooledDecoder(transformer, self._pool)
 
     def changed(self) -> None:
         """To be called after every change of weights: nothing made of the old weights survives it."""
         self._transformer, self._stem, self._pool = None, Stem(), Pool()
+        if self._trace is not None:
+            self._trace.clear()
         give_back_memory()
+
+    def tidy(self) -> None:
+        """To be called between steps that changed no weights: a trace that is half full is forgotten, with all that was read."""
+        if (trace := self._pool.trace) and trace.used > trace.room // 2:
+            trace.clear()
+            self._pool = Pool()
 
     def state(self) -> dict[str, torch.Tensor]:
         """A copy of the adapter's weights."""
@@ -205,13 +227,13 @@ class Policy:
         planned = plan(tree, transformer.heads // transformer.kv_heads, transformer.head_dim, transformer.embedding)
         nodes, tokens, where = (torch.from_numpy(x).to(device) for x in (nodes, tokens, where))
         read, reading = nodes.unique(return_inverse=True)  # hidden states that predict something; several tokens may follow one node
-        hidden = transformer.run(
-            torch.tensor(tree.token, device=device),
-            torch.tensor(tree.depth, device=device),
-            lambda _, q, k, v: tree_attention(q, k, v, planned),
-            keep=read,
-            again=len(tree) > budget,
-        )
+        depths = torch.tensor(tree.depth, device=device)
+        if (kept := self._pool.kept(tree, read.cpu().numpy())) is not None:
+            hidden = hidden_of(transformer, kept, depths, planned, read)
+        else:
+            tokens_of = torch.tensor(tree.token, device=device)
+            attend = lambda _, q, k, v: tree_attention(q, k, v, planned)  # noqa: E731
+            hidden = transformer.run(tokens_of, depths, attend, keep=read, again=len(tree) > budget)
         return HeadLogProbability.apply(hidden[reading], transformer.head.weight, tokens, temperature)[where]
 
     def _on_batch(self, sequences: Sequence[Trajectory], temperature: float) -> torch.Tensor:

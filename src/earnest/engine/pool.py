@@ -17,8 +17,9 @@ import torch.nn.functional as F
 
 from earnest.engine import kernels
 from earnest.engine.attention import sight_of
+from earnest.engine.trace import Kept, Trace
 from earnest.engine.transformer import Transformer
-from earnest.engine.tree import sorted_tree
+from earnest.engine.tree import PrefixTree, sorted_tree
 
 SLOTS = 32_768  # what a batch may need, and what a pool may hold before it forgets: 1.5 GB for the built-in model
 AT_ONCE = 1024  # nodes of a prompt read in one pass: what lies between the layers stays small, and is used again and not given back
@@ -34,12 +35,30 @@ class Pool:
         used: Slots that were given out.
         known: Slot of each node, by the slot of its parent (-1 for none) and its token.
         enough: How many slots may be used before it is worth while to forget those of rows that ended.
+        trace: What else is kept of each node for training; None where nothing is.
     """
 
     layers: list[kernels.Pair] = field(default_factory=list)
     used: int = 0
     known: dict[tuple[int, int], int] = field(default_factory=dict)
     enough: int = 0
+    trace: Trace | None = None
+
+    def find(self, tokens: Sequence[int], parents: Sequence[int]) -> np.ndarray:
+        """int32, the slot of each node of a tree, -1 where it is not known."""
+        slots: list[int] = []
+        for token, parent in zip(tokens, parents, strict=True):
+            above = slots[parent] if parent >= 0 else -1
+            slots.append(self.known.get((above, token), -1) if above >= 0 or parent < 0 else -1)
+        return np.array(slots, dtype=np.int32)
+
+    def kept(self, tree: PrefixTree, ended: np.ndarray) -> Kept | None:
+        """What training needs of a tree's nodes; None unless all of it is there, of the nodes `ended` to the last layer's end."""
+        if self.trace is None:
+            return None
+        slots = self.find(tree.token, tree.parent)
+        places = self.trace.find(slots, ended)
+        return None if places is None else Kept(self.trace, places, self.layers, torch.from_numpy(slots.astype(np.int64)))
 
     def keep(self, slots: np.ndarray) -> None:
         """Forget everything but some slots, with each its ancestors, and close the gaps."""
@@ -48,6 +67,8 @@ class Pool:
         for keys, values in self.layers:
             for store in (keys, values):
                 store[: len(slots)] = store[slots]
+        if self.trace is not None:
+            self.trace.move(slots)
         self.used, self.enough = len(slots), 2 * len(slots)
 
 
@@ -95,11 +116,11 @@ class PooledDecoder:
             Rows that stand on the P last tokens, and logits [P, V].
         """
         tree, paths = sorted_tree(prompts)
-        slots = self._find(tree.token, tree.parent)
+        slots = self.pool.find(tree.token, tree.parent)
         if self.pool.used + int((slots < 0).sum()) > SLOTS:
             held = slots >= 0
             self.pool.keep(np.sort(slots[held]))
-            slots = self._find(tree.token, tree.parent)
+            slots = self.pool.find(tree.token, tree.parent)
         ends = np.array([path[-1] for path in paths])
         fresh = slots < 0
         slots[fresh] = self.pool.used + np.arange(fresh.sum())
@@ -153,20 +174,16 @@ class PooledDecoder:
         self.pool.known.update(learned)
         return self.transformer.head(hidden)
 
-    def _find(self, tokens: Sequence[int], parents: Sequence[int]) -> np.ndarray:
-        """int32, the slot of each node of a tree, -1 where it is not known."""
-        slots: list[int] = []
-        for token, parent in zip(tokens, parents, strict=True):
-            above = slots[parent] if parent >= 0 else -1
-            slots.append(self.pool.known.get((above, token), -1) if above >= 0 or parent < 0 else -1)
-        return np.array(slots, dtype=np.int32)
-
     def _run(
         self, tokens: np.ndarray, depths: np.ndarray, slots: np.ndarray, sight: kernels.Sight, keep: np.ndarray | None = None
     ) -> torch.Tensor:
         """Hidden states of the nodes to keep, as the head wants them; the keys and values of all go into their slots."""
         x, turns = self.transformer.embed(torch.from_numpy(tokens), torch.from_numpy(depths))
-        return self.transformer.norm(kernels.run_layers(kernels.library(), self.frozen, x, turns, self.pool.layers, slots, sight, keep))
+        traced = None if self.pool.trace is None else self.pool.trace.open(len(slots))
+        x = kernels.run_layers(kernels.library(), self.frozen, x, turns, self.pool.layers, slots, sight, keep, traced)
+        if traced is not None:
+            self.pool.trace.note(slots, keep, x)
+        return self.transformer.norm(x)
 
     def _reserve(self, slots: int) -> None:
         """Room for so many in all."""

@@ -121,17 +121,20 @@ def answer(
     thinking: bool,
     rows: int = 128,
     advance: Callable[[int], None] | None = None,
+    remember: int = 0,
 ) -> list[list[Sampled]]:
     """G answers to each prompt, all drawn in one way or each in its own.
 
     The seed of a prompt is `seed` and its place, so that the same call gives the same answers and no two prompts share a stream.
+    `remember` is for training on them (`Policy.decoder`).
     """
     loaded = policy.loaded
     if task.acts:
-        rollouts = converse(policy, task, prompts, samples, sampling, seed, thinking, rows, advance)
+        rollouts = converse(policy, task, prompts, samples, sampling, seed, thinking, rows, advance, remember)
         return [[Sampled(r.completion, _last(r.episode.messages), r) for r in group] for group in rollouts]
     seeds = [[*seed, place] for place in range(len(prompts))]
-    groups = sample(loaded, policy.decoder(), [p.ids for p in prompts], seeds, samples, sampling, rows, advance, policy.drafts)
+    ids, decoder = [p.ids for p in prompts], policy.decoder(remember)
+    groups = sample(loaded, decoder, ids, seeds, samples, sampling, rows, advance, policy.drafts)
     return [
         [Sampled(c, text.split_thinking(text.decode(loaded.tokenizer, c.ids, loaded.stops), prompt.opened, thinking)) for c in group]
         for prompt, group in zip(prompts, groups, strict=True)

@@ -91,9 +91,12 @@ class Transformer:
 
     def embed(self, tokens: torch.Tensor, depths: torch.Tensor) -> tuple[torch.Tensor, kernels.Pair]:
         """What goes into the first layer, [R, H], and cosines and sines of the positions, [R, 1, D]."""
-        x = F.embedding(tokens, self.embedding)
-        cos, sin = (part[0, :, None].contiguous() for part in self.rotary(x[None], depths[None]))
-        return x, (cos, sin)
+        return F.embedding(tokens, self.embedding), self.turns(depths)
+
+    def turns(self, depths: torch.Tensor) -> kernels.Pair:
+        """Cosines and sines of positions [R], each [R, 1, D]."""
+        cos, sin = (part[0, :, None].contiguous() for part in self.rotary(self.embedding[None, :1], depths[None]))
+        return cos, sin
 
     def frozen(self) -> kernels.Frozen:
         """The layers as `kernels.run_layers` wants them, of a packed model, which must outlive them."""
@@ -213,6 +216,11 @@ class Layer:
     up: Projection
     down: Projection
 
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """In the order in which a layer uses them."""
+        return self.qkv, self.out, self.up, self.down
+
     @staticmethod
     def of(layer: Any, heads: int, kv_heads: int, of: Callable[[Sequence[torch.nn.Module]], Projection]) -> Layer:
         """From a decoder layer of transformers."""
@@ -281,21 +289,37 @@ class Projection:
             return _Project.apply(x, self, first, *(matrix for *_, a, b in self.lora for matrix in (a, b)))
         return self.forward(x if first is None else first(x))
 
-    def forward(self, z: torch.Tensor) -> torch.Tensor:
-        """Z [R, in] to [R, out], no gradient."""
+    def forward(self, z: torch.Tensor, rows: int | None = None) -> torch.Tensor:
+        """Z [R, in] to [R, out], or to the first `rows` of it where the weight is merged and not packed; no gradient."""
         if self.panels is not None:
             y = kernels.product(kernels.library(), z, self.panels, len(self.weight))
             y = y if self.bias is None else y.add_(self.bias)
         else:
-            y = F.linear(z, self.weight, self.bias)
+            y = F.linear(z, self.weight[:rows], None if self.bias is None else self.bias[:rows])
         if not self.merged:
             for part, scale, a, b in self.lora:
                 y[:, part] = (y[:, part] + F.linear(F.linear(z.to(a.dtype), a), b) * scale).to(y.dtype)
         return y
 
+    def backward(
+        self, x: torch.Tensor, first: Elementwise | None, dy: torch.Tensor, wanted: bool = True
+    ) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
+        """Gradients of `self(x, first)`: to x, if wanted, and to A and B of each part.
+
+        With z = first(x): dz through the merged weight, dA = s (dy B)^T z, dB = s dy^T (z A^T).
+        """
+        gradients = _of_lora(self, x if first is None else first(x), dy) if self.lora else []
+        if not wanted:
+            return None, gradients
+        dx = dy @ self.weight
+        if not self.merged:
+            for part, scale, a, b in self.lora:
+                dx = (dx + dy[:, part].to(b.dtype) @ b @ a * scale).to(x.dtype)
+        return dx if first is None else first.backward(x, dx), gradients
+
 
 class _Project(torch.autograd.Function):
-    """z (W + s B A)^T of z = first(x): dz through the merged weight, dA = s (dy B)^T z, dB = s dy^T (z A^T).
+    """z (W + s B A)^T of z = first(x).
 
     Kept for the way back is x alone; z is cheap to make again, and a norm's or a gate's output is memory.
     """
@@ -309,15 +333,7 @@ class _Project(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dy: torch.Tensor) -> tuple:
         x, *matrices = ctx.saved_tensors
-        p, first = ctx.projection, ctx.first
-        gradients = _of_lora(p, x if first is None else first(x), dy) if p.lora else ()
-        dx = None
-        if ctx.needs_input_grad[0]:
-            dx = dy @ p.weight
-            if not p.merged:
-                for part, scale, a, b in p.lora:
-                    dx = (dx + dy[:, part].to(b.dtype) @ b @ a * scale).to(x.dtype)
-            dx = dx if first is None else first.backward(x, dx)
+        dx, gradients = ctx.projection.backward(x, ctx.first, dy, ctx.needs_input_grad[0])
         return dx, None, None, *(g.to(m.dtype) for g, m in zip(gradients, matrices, strict=True))
 
 
@@ -349,14 +365,39 @@ class _Heads(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dq: torch.Tensor, dk: torch.Tensor, dv: torch.Tensor) -> tuple:
         cos, sin, *qk = ctx.saved_tensors
-        heads, most = dq.shape[1], dq.shape[1] + dk.shape[1]
-        dh = dq.new_empty((len(dq), most + dv.shape[1], dq.shape[2]))  # each part is written where it belongs
-        _turn(dh[:, :heads], dq, cos, sin, -1)
-        _turn(dh[:, heads:most], dk, cos, sin, -1)
-        dh[:, most:] = dv
-        if qk:
-            dh[:, :most] = ctx.norm.backward(*qk, dh[:, :most])
-        return dh, None, None, None, None
+        return backward_of_heads(dq, dk, dv, ctx.norm, *(qk or (None,)), cos, sin), None, None, None, None
+
+
+def backward_of_heads(
+    dq: torch.Tensor,
+    dk: torch.Tensor,
+    dv: torch.Tensor,
+    norm: RmsNorm | None,
+    qk: torch.Tensor | None,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+) -> torch.Tensor:
+    """The gradient to what queries [R, heads, D], keys and values came from, [R, heads + 2 * kv_heads, D].
+
+    `qk` is what queries and keys were before their norm, where they have one.
+    """
+    heads, most = dq.shape[1], dq.shape[1] + dk.shape[1]
+    dh = dq.new_empty((len(dq), most + dv.shape[1], dq.shape[2]))  # each part is written where it belongs
+    _turn(dh[:, :heads], dq, cos, sin, -1)
+    _turn(dh[:, heads:most], dk, cos, sin, -1)
+    dh[:, most:] = dv
+    if norm is not None:
+        dh[:, :most] = norm.backward(qk, dh[:, :most])
+    return dh
+
+
+def queries_and_keys(t: Transformer, layer: Layer, x: torch.Tensor, turns: kernels.Pair) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """Of a layer's input [R, H]: queries and keys before their norm [R, heads + kv_heads, D], None without one; queries [R, heads, D]."""
+    rows = (t.heads + (t.kv_heads if layer.qk_norm else 0)) * t.head_dim
+    h = layer.qkv.forward(layer.norm1(x), rows).view(len(x), -1, t.head_dim)
+    normed = h if layer.qk_norm is None else layer.qk_norm(h)
+    q = normed[:, : t.heads]
+    return (None if layer.qk_norm is None else h), _turn(torch.empty(q.shape, dtype=h.dtype, device=h.device), q, *turns, 1)
 
 
 def _turn(out: torch.Tensor, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int) -> torch.Tensor:

@@ -108,10 +108,12 @@ def converse(
     thinking: bool,
     rows: int = 128,
     advance: Callable[[int], None] | None = None,
+    remember: int = 0,
 ) -> list[list[Rollout]]:
     """G rollouts of each prompt.
 
-    `max_tokens` bounds all tokens after the prompt, those of tools included, as in TRL; so does the model's context.
+    `max_tokens` bounds all tokens after the prompt, those of tools included, as in TRL; so does the model's context. `remember` is for
+    training on them (`Policy.decoder`).
     """
     each = [sampling] * samples if isinstance(sampling, Sampling) else list(sampling)
     dialect = dialect_of(task, policy.loaded, prompts[0].row, thinking)
@@ -122,7 +124,7 @@ def converse(
     ]
     everyone = [rollout for group in groups for rollout in group]
     seeds = [[*seed, place] for place in range(len(prompts))]
-    decoder = policy.decoder()
+    decoder = policy.decoder(remember)
     first = sample(loaded, decoder, [p.ids for p in prompts], seeds, samples, each, rows, advance, policy.drafts)
     turns = [turn for group in first for turn in group]
     live = everyone

@@ -1,0 +1,157 @@
+"""What sampling computed, kept so that training need not compute it again.
+
+Sampling and the first pass of training run the same tokens through the same weights. A trace keeps of each node that was sampled from or
+read what the way back cannot do without and cannot make cheaply: in each layer its input, what it saw (the output of attention) and what
+stands between attention and MLP. Keys and values are in the pool. Training then goes backward at once: it makes queries and the MLP's
+inner numbers again, layer by layer, and skips the other products of a forward pass, its attention, and the memory of a whole pass.
+
+Nothing is approximated: the numbers are those of the very weights the gradient is taken at. A trace lies in the pool and ends with it, at
+the first change of weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from earnest.engine import kernels
+from earnest.engine.transformer import Transformer, backward_of_heads, queries_and_keys
+
+
+class Trace:
+    """Numbers of up to `room` nodes; later ones are not kept.
+
+    Args:
+        transformer: Whose.
+        room: Most nodes. Memory is taken as they come.
+
+    Attributes:
+        layers: Of each layer its input [room, H], what was seen [room, heads * D] and what stands between attention and MLP [room, H].
+        ends: [room, H], what leaves the last layer.
+        used: Nodes kept.
+        room: Most nodes.
+    """
+
+    def __init__(self, transformer: Transformer, room: int) -> None:
+        like, hidden = transformer.embedding, transformer.embedding.shape[1]
+        widths = (hidden, transformer.heads * transformer.head_dim, hidden)
+        self.layers = [tuple(like.new_empty((room, width)) for width in widths) for _ in transformer.layers]
+        self.ends = like.new_empty((room, hidden))
+        self.room = room
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all nodes."""
+        self.used = 0
+        self._place = np.empty(0, dtype=np.int64)  # of each slot of the pool, -1 where its node is not kept
+        self._ended = np.zeros(self.room, dtype=bool)  # whether the last layer was finished: only where logits were wanted
+
+    def open(self, nodes: int) -> kernels.Traced | None:
+        """Where the next pass is to leave its numbers; None if there is no room for them."""
+        if self.used + nodes > self.room:
+            return None
+        return [tuple(store[self.used :] for store in layer) for layer in self.layers]
+
+    def note(self, slots: np.ndarray, keep: np.ndarray | None, ends: torch.Tensor) -> None:
+        """A pass is done: `slots` of its nodes, those that were `keep`t to the end (None for all), and what left the last layer."""
+        places = np.arange(self.used, self.used + len(slots))
+        if (grow := int(slots.max()) + 1 - len(self._place)) > 0:
+            self._place = np.append(self._place, np.full(grow + len(self._place), -1))
+        self._place[slots] = places
+        ended = places if keep is None else places[keep]
+        self._ended[ended] = True
+        self.ends[torch.from_numpy(ended)] = ends
+        self.used += len(slots)
+
+    def move(self, slots: np.ndarray) -> None:
+        """The pool has closed its gaps: slot i was `slots[i]`."""
+        known = slots < len(self._place)
+        self._place = np.where(known, self._place[np.where(known, slots, 0)], -1) if len(self._place) else self._place
+
+    def find(self, slots: np.ndarray, ended: np.ndarray) -> torch.Tensor | None:
+        """int64 [N], the places of the nodes in these slots; None unless all are kept, those at `ended` to the end."""
+        if not len(slots) or slots.min() < 0 or slots.max() >= len(self._place):
+            return None
+        places = self._place[slots]
+        return torch.from_numpy(places) if places.min() >= 0 and self._ended[places[ended]].all() else None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What training needs of N nodes of a tree.
+
+    Attributes:
+        trace: Where most of it is.
+        places: int64 [N], where there.
+        pool: Of each layer keys and values, [slots, kv_heads, D].
+        slots: int64 [N], where there.
+    """
+
+    trace: Trace
+    places: torch.Tensor
+    pool: Sequence[kernels.Pair]
+    slots: torch.Tensor
+
+
+def hidden_of(t: Transformer, kept: Kept, depths: torch.Tensor, sight: kernels.Sight, keep: torch.Tensor) -> torch.Tensor:
+    """What `Transformer.run` gives, without running it; the gradient goes to A and B of every projection.
+
+    Args:
+        t: The transformer with the weights that sampled, not packed.
+        kept: What was kept.
+        depths: int64 [N], positions of the nodes.
+        sight: What they see.
+        keep: int64 [R], the nodes whose hidden state is wanted.
+    """
+    matrices = [matrix for layer in t.layers for p in layer.projections for *_, a, b in p.lora for matrix in (a, b)]
+    return _Backward.apply(t, kept, depths, sight, keep, *matrices)
+
+
+class _Backward(torch.autograd.Function):
+    """The way back through all layers, of which nothing was computed on the way forward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, t: Transformer, kept: Kept, depths: torch.Tensor, sight: kernels.Sight, keep: torch.Tensor, *matrices: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.t, ctx.kept, ctx.depths, ctx.sight, ctx.keep = t, kept, depths, sight, keep
+        return t.norm(kept.trace.ends[kept.places[keep]])
+
+    @staticmethod
+    def backward(ctx: Any, d: torch.Tensor) -> tuple:
+        t, kept, keep = ctx.t, ctx.kept, ctx.keep
+        turns, gradients = t.turns(ctx.depths), []
+        d = t.norm.backward(kept.trace.ends[kept.places[keep]], d)
+        for index in reversed(range(len(t.layers))):
+            d, own = _through(t, index, kept, turns, ctx.sight, keep if index == len(t.layers) - 1 else None, d)
+            gradients = own + gradients
+        return None, None, None, None, None, *gradients
+
+
+def _through(
+    t: Transformer, index: int, kept: Kept, turns: kernels.Pair, sight: kernels.Sight, keep: torch.Tensor | None, d: torch.Tensor
+) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
+    """Back through a layer: the gradient to its input, None below the first, and those of its A and B.
+
+    `d` is that to its output; of the last layer only to the nodes `keep`, which are all that have one.
+    """
+    layer, places = t.layers[index], kept.places
+    last = places if keep is None else places[keep]
+    x, seen, middle = (store[at] for store, at in zip(kept.trace.layers[index], (places, last, last), strict=True))
+    both = layer.up.forward(layer.norm2(middle))
+    d_both, of_down = layer.down.backward(both, t.gate, d)
+    d_middle, of_up = layer.up.backward(middle, layer.norm2, d_both)
+    d_middle += d
+    d_seen, of_out = layer.out.backward(seen, None, d_middle)
+    if keep is not None:
+        d_seen, d_middle = (part.new_zeros((len(x), part.shape[1])).index_copy_(0, keep, part) for part in (d_seen, d_middle))
+    qk, q = queries_and_keys(t, layer, x, turns)
+    pool = tuple(store[kept.slots] for store in kept.pool[index])
+    dq, (dk, dv) = kernels.attend_back(kernels.library(), d_seen.view(q.shape), q, pool, sight)
+    dh = backward_of_heads(dq, dk, dv, layer.qk_norm, qk, *turns)
+    dx, of_qkv = layer.qkv.backward(x, layer.norm1, dh.flatten(1), wanted=index > 0)
+    return None if dx is None else dx.add_(d_middle), [*of_qkv, *of_out, *of_up, *of_down]

@@ -20,6 +20,7 @@ from work import WORK
 
 from earnest.config import SftConfig, TrainConfig
 from earnest.engine import decoder, pool, rollouts, sampler
+from earnest.engine import policy as policies
 from earnest.engine.models import load_model
 from earnest.engine.policy import Policy
 from earnest.engine.rollouts import answer, make_prompts
@@ -49,22 +50,37 @@ def matrix_rate() -> float:
 
 
 class Watch:
-    """Seconds by stage, and the arithmetic that the steps needed, by wrapping the engine's own functions."""
+    """Seconds by stage, and the arithmetic of the steps, by wrapping the engine's own functions.
+
+    `flops` is what sampling, a forward and a backward pass over distinct tokens take, however they are done; `spared` what of it was not
+    computed, because training found it in the trace of sampling.
+    """
 
     def __init__(self, policy: Policy) -> None:
         t = policy.transformer()
         self.policy, self.seconds = policy, defaultdict(float)
-        self.inner = sum(p.weight.numel() for layer in t.layers for p in (layer.qkv, layer.out, layer.up, layer.down))
+        self.inner = sum(p.weight.numel() for layer in t.layers for p in layer.projections)
+        made_again = sum(layer.up.weight.numel() + t.heads * t.head_dim * t.embedding.shape[1] for layer in t.layers)
         self.lora, self.head = sum(p.numel() for p in policy.trainable()), t.head.weight.numel()
         self.per_pair = 4 * t.heads * t.head_dim * len(t.layers)  # a query and a key: one product for the score, one for the value
         policy.changed()  # in a run nothing made for training is there while it samples
-        self.flops, self.trained = 0.0, []
+        self.flops, self.spared, self.trained = 0.0, 0.0, []
+
+        def went_back(result, t, kept, depths, *rest) -> None:
+            self.spared += 2 * (self.inner - made_again) * len(depths) + self.per_pair * int(depths.sum() + len(depths))
+
+        def took(result, kept, hidden, nodes, *rest) -> None:  # the mean was made while sampling, in place of here; logits are not again
+            self.spared += 2 * self.head * len(nodes.unique()) if result is not None else 0
+
         for kind in (decoder.Decoder, pool.PooledDecoder):  # the second where the kernels serve
             self._wrap(kind, "prefill", "prefill")
             self._wrap(kind, "step", "decode")
         self._wrap(sampler, "draw", "draw")
         self._wrap(torch.Tensor, "backward", "backward")
         self._wrap(Policy, "log_probabilities", "forward", lambda result, _, sequences, *rest: self.trained.extend(sequences))
+        self._wrap(policies, "hidden_of", None, went_back)
+        self._wrap(policies, "log_probability", None, took)
+        self._wrap(pool.PooledDecoder, "drawn", "means of the head")
         self._wrap(rollouts, "sample", None, lambda result, _l, _d, prompts, *rest: self._sampled(prompts, result))
 
     def _wrap(self, owner, name, stage, then=None) -> None:
@@ -135,8 +151,8 @@ def earnest_steps(work, adapter, args) -> dict:
     def report(row):
         watch.step_done()
         ends.append(time.perf_counter())
-        rows.append(row | {"flops": watch.flops, "stages": dict(watch.seconds)})
-        watch.flops = 0.0
+        rows.append(row | {"flops": watch.flops, "done": watch.flops - watch.spared, "stages": dict(watch.seconds)})
+        watch.flops = watch.spared = 0.0
         watch.seconds.clear()
 
     with tempfile.TemporaryDirectory() as folder:
@@ -149,6 +165,7 @@ def earnest_steps(work, adapter, args) -> dict:
         "seconds": seconds,
         "matrix_gflops": rate,
         "matrix_rate_share": sum(r["flops"] for r in rows) / sum(seconds) / rate / 1e9,
+        "matrix_rate_done": sum(r["done"] for r in rows) / sum(seconds) / rate / 1e9,
         "sample_tokens_per_second": tokens / sum(r["time/sample"] for r in rows),
         "train_tokens_per_second": sum(r["tokens/trained"] for r in rows) / sum(r["time/train"] for r in rows),
         "mean_length": statistics.mean(r["completions/mean_length"] for r in rows),

@@ -87,7 +87,7 @@ def converse_by(monkeypatch, task, scripts, thinking=False, template=tiny.CHATML
     loaded = tiny.make(tokenizer=tiny.make_tokenizer(template), max_position_embeddings=4096)
     (prompt,) = make_prompts(task, loaded, load_rows(task).split("train")[:1], thinking, 10)
     histories = scripted(monkeypatch, *scripts)
-    speaker = SimpleNamespace(loaded=loaded, decoder=lambda: None, drafts=None)
+    speaker = SimpleNamespace(loaded=loaded, decoder=lambda remember: None, drafts=None)
     (group,) = converse(speaker, task, [prompt], len(scripts), Sampling(1.0, max_tokens=3000), [0], thinking)
     return group, prompt, histories
 
@@ -226,7 +226,7 @@ def test_a_limit_that_does_not_bind_leaves_the_prompt_as_the_template_wrote_it(a
         return [[Completion((END,), True)] * samples for _ in histories]
 
     monkeypatch.setattr(turns if acts else rollouts, "sample", sample)
-    speaker = SimpleNamespace(loaded=loaded, decoder=lambda: None, drafts=None)
+    speaker = SimpleNamespace(loaded=loaded, decoder=lambda remember: None, drafts=None)
     for room in (1, 8, 2000):
         prompts = make_prompts(task, loaded, load_rows(task).split("train"), False, room)
         answer(speaker, task, prompts, 1, Sampling(max_tokens=room), [0], False)

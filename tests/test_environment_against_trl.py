@@ -159,7 +159,7 @@ def ours(monkeypatch):
 
         monkeypatch.setattr(turns, "sample", sample)
         prompts = make_prompts(task, loaded, rows, False, 10)
-        policy = SimpleNamespace(loaded=loaded, decoder=lambda: None, drafts=None)
+        policy = SimpleNamespace(loaded=loaded, decoder=lambda remember: None, drafts=None)
         groups = converse(policy, task, prompts, len(scripts[0]), Sampling(1.0, max_tokens=max_tokens), [0], False)
         flat = [rollout for group in groups for rollout in group]
         samples = [[Sampled(r.completion, _last(r.episode.messages), r) for r in group] for group in groups]

@@ -694,10 +694,10 @@ def test_groups_that_are_not_used_are_in_no_denominator(tiny, monkeypatch):  # c
 def test_dynamic_sampling_fills_the_step_up_again_and_ends(monkeypatch, rounds, live, asked):  # cases S-DF-01, S-DF-02
     # of the first 8 groups 5 are dead; of the 5 that replace them 3 are live, then 2 are missing, which the third round brings
     worth = [[1, 0]] * 3 + [[1, 1]] * 5 + [[1, 0], [0, 0], [0, 1], [0, 0], [1, 0]] + [[1, 0]] * 10
-    monkeypatch.setattr(train, "answer", lambda policy, task, chosen, *rest: chosen)
+    monkeypatch.setattr(train, "answer", lambda policy, task, chosen, *rest, **how: chosen)
     monkeypatch.setattr(train, "score_batch", lambda task, chosen, samples, step: batch_of([worth[i] for i in chosen]))
     config = TrainConfig(num_prompts=8, num_generations=2, dynamic_sampling=rounds)
-    batch, used = train._collect(None, None, list(range(23)), iter(range(23)), config, [0, 1], False)
+    batch, used = train._collect(None, None, list(range(23)), iter(range(23)), config, [0, 1], False, 0)
     assert (int(used.sum()), len(batch.prompts)) == (8, asked)
     assert int((used & ~tied(batch.rewards)).sum()) == live
     assert metrics(batch, used)["groups/used"] == live

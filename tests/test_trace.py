@@ -34,9 +34,9 @@ def make(kind="with norms of heads"):
     return tiny.make_policy(tiny.make(family, **options))
 
 
-def drawn(policy, prompts, samples=4, tokens=12, remember=1000, seed=1):
+def drawn(policy, prompts, samples=4, tokens=12, remember=1000, seed=1, **how):
     seeds = [[seed, place] for place in range(len(prompts))]
-    how = Sampling(max_tokens=tokens)
+    how = Sampling(max_tokens=tokens, **how)
     groups = sample(policy.loaded, policy.decoder(remember), prompts, seeds, samples, how, drafts=policy.drafts)
     return [Trajectory(prompt, one.ids) for prompt, group in zip(prompts, groups, strict=True) for one in group]
 
@@ -86,12 +86,26 @@ def used(monkeypatch):
     return passes
 
 
+@pytest.fixture
+def heads(monkeypatch):
+    """Of each of those, whether it had no need of logits."""
+    without = []
+
+    def watched(*args):
+        logp = trace.log_probability(*args)
+        without.append(logp is not None)
+        return logp
+
+    monkeypatch.setattr(policies, "log_probability", watched)
+    return without
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_are_those_of_the_naive_computation(kind, used):
+def test_gradients_are_those_of_the_naive_computation(kind, used, heads):
     policy = make(kind)
     trajectories = drawn(policy, [P, Q])
     found = gradients(policy, trajectories)
-    assert used == [1]
+    assert used == [1] and heads == [True]
     close(found, naive(policy, trajectories))
 
 
@@ -101,18 +115,21 @@ def test_gradients_are_those_of_the_naive_computation(kind, used):
     rounds=st.integers(1, 3),
     tokens=st.integers(1, 9),
     temperature=st.sampled_from([0.7, 1.0]),
+    drawn_at=st.sampled_from([0.7, 1.0]),
+    cut=st.sampled_from([{}, {"top_k": 3}, {"top_p": 0.8}, {"min_p": 0.05}]),
     chosen=st.randoms(use_true_random=False),
 )
 def test_whatever_was_sampled_and_whichever_part_is_trained_on_gradients_are_those_of_a_pass(
-    used, prompts, rounds, tokens, temperature, chosen
+    used, heads, prompts, rounds, tokens, temperature, drawn_at, cut, chosen
 ):
     policy, every = make(), []
     for number in range(rounds):  # rounds of dynamic sampling share a trace
-        every += drawn(policy, prompts, 3, tokens, seed=number)
+        every += drawn(policy, prompts, 3, tokens, seed=number, temperature=drawn_at, **cut)
     part = [t for t in every if chosen.random() < 0.7 and t.completion] or [t for t in every if t.completion][:1]
     used.clear()
+    heads.clear()
     found = gradients(policy, part, temperature)
-    assert used == [1]
+    assert used == [1] and heads == [drawn_at == temperature]
     policy.changed()
     wanted = gradients(policy, part, temperature)
     assert used == [1]
@@ -238,9 +255,18 @@ def test_later_iterations_compute_their_own_pass(tmp_path, used):
     assert len(used) == 1
 
 
+def test_greedy_and_sampled_answers_share_a_trace(used, heads):  # whose heads differ: a greedy token was not drawn at any temperature
+    policy = make()
+    how = [Sampling(0.0, max_tokens=8), Sampling(1.0, max_tokens=8)]
+    (group,) = sample(policy.loaded, policy.decoder(1000), [P], [[1]], 2, how)
+    both = [Trajectory(P, one.ids) for one in group]
+    close(gradients(policy, both), naive(policy, both))
+    assert used == [1] and heads == [False]
+
+
 def test_places_follow_their_slots():
     class Small:
-        embedding = torch.zeros(1, 2)
+        embedding = torch.zeros(3, 2)
         heads, head_dim, layers = 1, 2, [None]
 
     kept = trace.Trace(Small, 5)

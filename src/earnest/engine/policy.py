@@ -24,7 +24,7 @@ from earnest.engine.drafts import Drafts
 from earnest.engine.kernels import exponentials
 from earnest.engine.models import Loaded, give_back_memory
 from earnest.engine.pool import Pool, PooledDecoder
-from earnest.engine.trace import Trace, hidden_of
+from earnest.engine.trace import Trace, hidden_of, log_probability
 from earnest.engine.transformer import Transformer, not_on_tree
 from earnest.engine.tree import pack, sorted_tree
 from earnest.errors import UserError
@@ -228,13 +228,15 @@ class Policy:
         nodes, tokens, where = (torch.from_numpy(x).to(device) for x in (nodes, tokens, where))
         read, reading = nodes.unique(return_inverse=True)  # hidden states that predict something; several tokens may follow one node
         depths = torch.tensor(tree.depth, device=device)
-        if (kept := self._pool.kept(tree, read.cpu().numpy())) is not None:
+        logp, kept, head = None, self._pool.kept(tree, read.cpu().numpy()), transformer.head_weight
+        if kept is not None:
             hidden = hidden_of(transformer, kept, depths, planned, read)
+            logp = log_probability(kept, hidden[reading], nodes, head, tokens, temperature)
         else:
             tokens_of = torch.tensor(tree.token, device=device)
             attend = lambda _, q, k, v: tree_attention(q, k, v, planned)  # noqa: E731
             hidden = transformer.run(tokens_of, depths, attend, keep=read, again=len(tree) > budget)
-        return HeadLogProbability.apply(hidden[reading], transformer.head.weight, tokens, temperature)[where]
+        return (HeadLogProbability.apply(hidden[reading], head, tokens, temperature) if logp is None else logp)[where]
 
     def _on_batch(self, sequences: Sequence[Trajectory], temperature: float) -> torch.Tensor:
         """Of all tokens the model wrote, one sequence after another, from an ordinary right-padded batch."""

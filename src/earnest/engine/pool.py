@@ -34,6 +34,7 @@ class Pool:
         layers: (keys, values) of each layer, [capacity, kv_heads, head_dim].
         used: Slots that were given out.
         known: Slot of each node, by the slot of its parent (-1 for none) and its token.
+        same: Of slots that hold what an earlier one holds as well, that one: a prompt was answered twice in the same words.
         enough: How many slots may be used before it is worth while to forget those of rows that ended.
         trace: What else is kept of each node for training; None where nothing is.
     """
@@ -41,6 +42,7 @@ class Pool:
     layers: list[kernels.Pair] = field(default_factory=list)
     used: int = 0
     known: dict[tuple[int, int], int] = field(default_factory=dict)
+    same: dict[int, int] = field(default_factory=dict)
     enough: int = 0
     trace: Trace | None = None
 
@@ -61,9 +63,12 @@ class Pool:
         return None if places is None else Kept(self.trace, places, self.layers, torch.from_numpy(slots.astype(np.int64)))
 
     def keep(self, slots: np.ndarray) -> None:
-        """Forget everything but some slots, with each its ancestors, and close the gaps."""
+        """Forget everything but some slots, and close the gaps. What no longer hangs together is not known again."""
         place = {-1: -1} | {slot: index for index, slot in enumerate(slots.tolist())}
-        self.known = {(place[parent], token): place[slot] for (parent, token), slot in self.known.items() if slot in place}
+        self.same = {place[slot]: place[first] for slot, first in self.same.items() if slot in place and first in place}
+        self.known = {
+            (place[parent], token): place[slot] for (parent, token), slot in self.known.items() if slot in place and parent in place
+        }
         for keys, values in self.layers:
             for store in (keys, values):
                 store[: len(slots)] = store[slots]
@@ -95,6 +100,7 @@ class PooledDecoder:
 
     def __init__(self, transformer: Transformer, pool: Pool) -> None:
         self.transformer, self.pool, self.frozen = transformer, pool, transformer.frozen()
+        self._last = np.empty(0, dtype=np.int32)  # slots of the nodes whose logits were given last
         self._groups = transformer.heads // transformer.kv_heads
 
     @staticmethod
@@ -136,6 +142,7 @@ class PooledDecoder:
             wanted = np.flatnonzero(np.isin(part, ends))
             hidden[part[wanted]] = self._run(tokens[part], depths[part], slots[part], sight_of(tree, part, self._groups, slots), wanted)
         self.pool.known.update(learned)  # now that they are there
+        self._last = slots[ends]
         return Rows([slots[path] for path in paths], [(0, 0)] * len(paths)), self.transformer.head(hidden[ends])
 
     @torch.inference_mode()
@@ -164,7 +171,12 @@ class PooledDecoder:
             pages[parent] = (end, end)  # the first to follow goes on in the page; others take one of their own
             pages.append((slot + 1, end))
             above = paths[parent]
-            learned[int(above[-1]), token] = slot
+            before = int(above[-1])
+            node = self.pool.same.get(before, before), token
+            if (first := self.pool.known.get(node, learned.get(node))) is None:
+                learned[node] = slot
+            else:
+                self.pool.same[slot] = first
             paths.append(np.append(above, np.int32(slot)))
         self._reserve(self.pool.used)
         old = len(rows.paths)
@@ -172,7 +184,13 @@ class PooledDecoder:
         slots, depths = (np.array([value(path) for path in rows.paths]) for value in (lambda p: p[-1], lambda p: len(p) - 1))
         hidden = self._run(tokens, depths, slots, kernels.Sight.of(rows.paths, np.arange(len(slots)), depths + 1, self._groups))
         self.pool.known.update(learned)
+        self._last = slots
         return self.transformer.head(hidden)
+
+    def drawn(self, rows: np.ndarray, e: kernels.Exponentials, temperature: float) -> None:
+        """To be told, between two calls, from which rows of the logits tokens were drawn: exponentials [len(rows), V] of those rows."""
+        if self.pool.trace is not None:
+            self.pool.trace.drawn(self._last[rows], e, temperature, self.transformer.head_weight)
 
     def _run(
         self, tokens: np.ndarray, depths: np.ndarray, slots: np.ndarray, sight: kernels.Sight, keep: np.ndarray | None = None

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 
 from earnest.engine.decoder import Decoder
 from earnest.engine.drafts import Drafts
-from earnest.engine.kernels import exponentials, largest
+from earnest.engine.kernels import Exponentials, exponentials, largest
 from earnest.engine.pool import SLOTS, PooledDecoder
 
 BLOCK = 256  # tokens of the vocabulary that a draw looks at one by one
@@ -137,11 +137,14 @@ def filtered(scaled: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     return probabilities
 
 
-def draw(logits: torch.Tensor, u: np.ndarray, row: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw(
+    logits: torch.Tensor, e: Exponentials, u: np.ndarray, row: np.ndarray, sampling: Sampling
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Tokens drawn from the rows' distributions.
 
     Args:
         logits: float [R, V].
+        e: Of the logits, at the temperature.
         u: [M] uniform numbers.
         row: [M] the row each is drawn from.
         sampling: How, at a temperature above 0.
@@ -149,7 +152,6 @@ def draw(logits: torch.Tensor, u: np.ndarray, row: np.ndarray, sampling: Samplin
     Returns:
         Tokens int64 [M]; their log-probabilities [M], and the entropy [M], of the distribution at the temperature, before any filter.
     """
-    e = exponentials(logits, sampling.temperature)
     log_total = e.total.log()
     entropy = (log_total - e.mixed / e.total)[:, 0]
     unfiltered = sampling.top_p == 1.0 and not sampling.top_k and sampling.min_p is None
@@ -276,7 +278,7 @@ def _grow_tree(
     cache, logits = decoder.prefill(list(distinct), room=min(max(state.room for _, state in live), 64))
     children: dict[tuple[int, int], int] = {}  # (node, token) to node, of the last pass
     while live:
-        waiting = _walk(loaded, logits, children, live)
+        waiting = _walk(loaded, logits, children, live, getattr(decoder, "drawn", None))
         grown = _Growth([], [], len(logits))
         children, starts, live = {}, {}, []
         for place, state in waiting:
@@ -307,12 +309,16 @@ class _Growth:
 
 
 def _walk(
-    loaded: Loaded, logits: torch.Tensor, children: Mapping[tuple[int, int], int], live: Sequence[tuple[int, _Sample]]
+    loaded: Loaded,
+    logits: torch.Tensor,
+    children: Mapping[tuple[int, int], int],
+    live: Sequence[tuple[int, _Sample]],
+    drawn_from: Callable[[np.ndarray, Exponentials, float], None] | None,
 ) -> list[tuple[tuple[int, int], _Sample]]:
     """Draw for each sample until it is done or the node it needs is not there; returns those nodes, as (node, token)."""
     waiting, moving, best = [], live, _best(logits, [state for _, state in live])
     while moving:
-        _take(loaded, logits, best, np.array([node for node, _ in moving]), [state for _, state in moving])
+        _take(loaded, logits, best, np.array([node for node, _ in moving]), [state for _, state in moving], drawn_from)
         onward = []
         for node, state in moving:
             place = node, state.ids[-1]
@@ -331,8 +337,18 @@ def _best(logits: torch.Tensor, states: Sequence[_Sample]) -> np.ndarray | None:
     return largest(logits).cpu().numpy() if any(state.sampling.temperature == 0 for state in states) else None
 
 
-def _take(loaded: Loaded, logits: torch.Tensor, best: np.ndarray | None, row: np.ndarray, states: Sequence[_Sample]) -> None:
-    """Draw the next token of each sample from its row, in its own way; `best` from the same logits."""
+def _take(
+    loaded: Loaded,
+    logits: torch.Tensor,
+    best: np.ndarray | None,
+    row: np.ndarray,
+    states: Sequence[_Sample],
+    drawn_from: Callable[[np.ndarray, Exponentials, float], None] | None = None,
+) -> None:
+    """Draw the next token of each sample from its row, in its own way; `best` from the same logits.
+
+    `drawn_from` is told of the rows and their exponentials at each temperature.
+    """
     for how in dict.fromkeys(state.sampling for state in states):
         chosen = [i for i, state in enumerate(states) if state.sampling == how]
         if how.temperature == 0:
@@ -342,7 +358,10 @@ def _take(loaded: Loaded, logits: torch.Tensor, best: np.ndarray | None, row: np
         u = np.array([states[i].uniforms[len(states[i].ids)] for i in chosen])
         rows, place = np.unique(row[chosen], return_inverse=True)
         part = logits if len(rows) == len(logits) else logits[torch.from_numpy(rows).to(logits.device)]
-        for i, *drawn in zip(chosen, *(column.tolist() for column in draw(part, u, place, how)), strict=True):
+        e = exponentials(part, how.temperature)
+        if drawn_from is not None:
+            drawn_from(rows, e, how.temperature)
+        for i, *drawn in zip(chosen, *(column.tolist() for column in draw(part, e, u, place, how)), strict=True):
             states[i].take(*drawn, loaded)
 
 

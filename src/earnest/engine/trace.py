@@ -5,6 +5,9 @@ read what the way back cannot do without and cannot make cheaply: in each layer 
 stands between attention and MLP. Keys and values are in the pool. Training then goes backward at once: it makes queries and the MLP's
 inner numbers again, layer by layer, and skips the other products of a forward pass, its attention, and the memory of a whole pass.
 
+Of the head it keeps, where a token was drawn, the log of the sum of exponentials and the mean of the head's rows under the distribution:
+d log p(token) / d h is (W[token] - mean) / temperature, so training needs no logits either.
+
 Nothing is approximated: the numbers are those of the very weights the gradient is taken at. A trace lies in the pool and ends with it, at
 the first change of weights.
 """
@@ -32,6 +35,8 @@ class Trace:
     Attributes:
         layers: Of each layer its input [room, H], what was seen [room, heads * D] and what stands between attention and MLP [room, H].
         ends: [room, H], what leaves the last layer.
+        means: [room, H], mean of the head's rows under the distribution that was drawn from.
+        logs: [room], log of the sum of e^(logit / temperature).
         used: Nodes kept.
         room: Most nodes.
     """
@@ -40,7 +45,7 @@ class Trace:
         like, hidden = transformer.embedding, transformer.embedding.shape[1]
         widths = (hidden, transformer.heads * transformer.head_dim, hidden)
         self.layers = [tuple(like.new_empty((room, width)) for width in widths) for _ in transformer.layers]
-        self.ends = like.new_empty((room, hidden))
+        self.ends, self.means, self.logs = (like.new_empty(shape) for shape in ((room, hidden), (room, hidden), (room,)))
         self.room = room
         self.clear()
 
@@ -49,6 +54,7 @@ class Trace:
         self.used = 0
         self._place = np.empty(0, dtype=np.int64)  # of each slot of the pool, -1 where its node is not kept
         self._ended = np.zeros(self.room, dtype=bool)  # whether the last layer was finished: only where logits were wanted
+        self._temperature = np.zeros(self.room)  # at which tokens were drawn; 0 where none were
 
     def open(self, nodes: int) -> kernels.Traced | None:
         """Where the next pass is to leave its numbers; None if there is no room for them."""
@@ -67,17 +73,36 @@ class Trace:
         self.ends[torch.from_numpy(ended)] = ends
         self.used += len(slots)
 
+    def drawn(self, slots: np.ndarray, e: kernels.Exponentials, temperature: float, head: torch.Tensor) -> None:
+        """Tokens were drawn from the nodes in R slots, at a temperature, by exponentials [R, V] of what the head [V, H] gave."""
+        known = np.flatnonzero(self._of(slots) >= 0)
+        if not len(known):
+            return
+        places, rows = self._of(slots)[known], slice(None) if len(known) == len(slots) else torch.from_numpy(known)
+        self._temperature[places] = temperature
+        places = torch.from_numpy(places)
+        self.means[places] = kernels.mix(e.powers[rows], head, e.total[rows])
+        self.logs[places] = (e.most[rows] / temperature + e.total[rows].log())[:, 0]
+
     def move(self, slots: np.ndarray) -> None:
         """The pool has closed its gaps: slot i was `slots[i]`."""
-        known = slots < len(self._place)
-        self._place = np.where(known, self._place[np.where(known, slots, 0)], -1) if len(self._place) else self._place
+        self._place = self._of(slots)
 
     def find(self, slots: np.ndarray, ended: np.ndarray) -> torch.Tensor | None:
         """int64 [N], the places of the nodes in these slots; None unless all are kept, those at `ended` to the end."""
-        if not len(slots) or slots.min() < 0 or slots.max() >= len(self._place):
-            return None
-        places = self._place[slots]
-        return torch.from_numpy(places) if places.min() >= 0 and self._ended[places[ended]].all() else None
+        places = self._of(slots)
+        return torch.from_numpy(places) if len(places) and places.min() >= 0 and self._ended[places[ended]].all() else None
+
+    def were_drawn(self, places: torch.Tensor, temperature: float) -> bool:
+        """Whether the head's part is kept of all these nodes, at this temperature."""
+        return bool((self._temperature[places.numpy()] == temperature).all())
+
+    def _of(self, slots: np.ndarray) -> np.ndarray:
+        """int64, the place of each slot; -1 where its node is not kept."""
+        known = (slots >= 0) & (slots < len(self._place))
+        places = np.full(len(slots), -1)
+        places[known] = self._place[slots[known]]
+        return places
 
 
 @dataclass(frozen=True)
@@ -109,6 +134,33 @@ def hidden_of(t: Transformer, kept: Kept, depths: torch.Tensor, sight: kernels.S
     """
     matrices = [matrix for layer in t.layers for p in layer.projections for *_, a, b in p.lora for matrix in (a, b)]
     return _Backward.apply(t, kept, depths, sight, keep, *matrices)
+
+
+def log_probability(
+    kept: Kept, hidden: torch.Tensor, nodes: torch.Tensor, head: torch.Tensor, tokens: torch.Tensor, temperature: float
+) -> torch.Tensor | None:
+    """Log-probability [K] of tokens [K] behind nodes [K] of hidden states [K, H]; None unless all were drawn from at the temperature."""
+    places = kept.places[nodes]
+    if not kept.trace.were_drawn(places, temperature):
+        return None
+    return _Drawn.apply(hidden, head[tokens], kept.trace.means[places], kept.trace.logs[places], temperature)
+
+
+class _Drawn(torch.autograd.Function):
+    """h W[token] / temperature - log-sum; its gradient to h is (W[token] - mean) / temperature."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: torch.Tensor, rows: torch.Tensor, means: torch.Tensor, logs: torch.Tensor, temperature: float
+    ) -> torch.Tensor:
+        logp = (hidden * rows).sum(dim=-1).div_(temperature).sub_(logs)
+        ctx.save_for_backward(means.sub_(rows).div_(-temperature))
+        return logp
+
+    @staticmethod
+    def backward(ctx: Any, grad_logp: torch.Tensor) -> tuple:
+        (slope,) = ctx.saved_tensors
+        return grad_logp[:, None] * slope, None, None, None, None
 
 
 class _Backward(torch.autograd.Function):

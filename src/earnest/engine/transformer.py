@@ -63,7 +63,7 @@ class Transformer:
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.rotary, self.embedding = body.rotary_emb, body.embed_tokens.weight.detach()
         of = partial(Projection.of, packed=packed)
-        self.head = of([model.lm_head])
+        self.head, self.head_weight = of([model.lm_head]), model.lm_head.weight.detach()
         self.norm, self.gate = RmsNorm.of(body.norm), Gate(body.layers[0].mlp.act_fn)
         self.layers = [Layer.of(layer, self.heads, self.kv_heads, of) for layer in body.layers]
         self.device, self.dtype = self.embedding.device, self.embedding.dtype

@@ -22,7 +22,9 @@ import numpy as np
 import torch
 
 from earnest.engine import kernels
-from earnest.engine.transformer import Transformer, backward_of_heads, queries_and_keys
+from earnest.engine.transformer import Layer, Transformer, backward_of_heads, queries_and_keys
+
+ROWS = 768  # of the MLP at a time: larger arrays go back to the system and come anew each time, which cost a fifth of the whole
 
 
 class Trace:
@@ -194,10 +196,9 @@ def _through(
     layer, places = t.layers[index], kept.places
     last = places if keep is None else places[keep]
     x, seen, middle = (store[at] for store, at in zip(kept.trace.layers[index], (places, last, last), strict=True))
-    both = layer.up.forward(layer.norm2(middle))
-    d_both, of_down = layer.down.backward(both, t.gate, d)
-    d_middle, of_up = layer.up.backward(middle, layer.norm2, d_both)
-    d_middle += d
+    parts = [_through_mlp(t, layer, *rows) for rows in zip(middle.split(ROWS), d.split(ROWS), strict=True)]
+    d_middle = torch.cat([part for part, _ in parts])
+    of_mlp = [sum(matrices) for matrices in zip(*(own for _, own in parts), strict=True)]
     d_seen, of_out = layer.out.backward(seen, None, d_middle)
     if keep is not None:
         d_seen, d_middle = (part.new_zeros((len(x), part.shape[1])).index_copy_(0, keep, part) for part in (d_seen, d_middle))
@@ -206,4 +207,12 @@ def _through(
     dq, (dk, dv) = kernels.attend_back(kernels.library(), d_seen.view(q.shape), q, pool, sight)
     dh = backward_of_heads(dq, dk, dv, layer.qk_norm, qk, *turns)
     dx, of_qkv = layer.qkv.backward(x, layer.norm1, dh.flatten(1), wanted=index > 0)
-    return None if dx is None else dx.add_(d_middle), [*of_qkv, *of_out, *of_up, *of_down]
+    return None if dx is None else dx.add_(d_middle), [*of_qkv, *of_out, *of_mlp]
+
+
+def _through_mlp(t: Transformer, layer: Layer, x: torch.Tensor, d: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Back through x + MLP(x): the gradient to x, and those of A and B."""
+    both = layer.up.forward(layer.norm2(x))
+    d_both, of_down = layer.down.backward(both, t.gate, d)
+    dx, of_up = layer.up.backward(x, layer.norm2, d_both)
+    return dx.add_(d), [*of_up, *of_down]

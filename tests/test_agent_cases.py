@@ -14,7 +14,7 @@ from tiny import END, START, THINK, UNTHINK
 from earnest import Limits, Task, UserError, stages
 from earnest.check import check_task
 from earnest.config import Config, TrainConfig
-from earnest.engine import grpo, rollouts, train, turns
+from earnest.engine import grpo, learn, rollouts, train, turns
 from earnest.engine.policy import HeadLogProbability, Trajectory
 from earnest.engine.rollouts import Batch, Prompt, Sampled, answer, make_prompts, score_batch
 from earnest.engine.sampler import Completion, Sampling
@@ -110,7 +110,7 @@ def batch_of(*samples, rewards):
     return Batch([PROMPT], [list(samples)], Scores(("r",), values[:, None], values), [Verdict(False)] * len(samples))
 
 
-def learn(monkeypatch, speaker, batch, advantages=None, **options):
+def learned(monkeypatch, speaker, batch, advantages=None, **options):
     """The row and the gradient of one update on a batch."""
     advantages = grpo.advantages(batch.rewards) if advantages is None else advantages
     config, used = TrainConfig(num_prompts=1, num_generations=len(batch.samples[0]), **options), np.array([True])
@@ -121,8 +121,8 @@ def learn(monkeypatch, speaker, batch, advantages=None, **options):
         policy.peft.zero_grad()
         return 1.0, 0.1
 
-    monkeypatch.setattr(train, "update", keep)
-    row = train._learn(speaker, None, None, batch, used, advantages, None, config, {} if config.beta else None)
+    monkeypatch.setattr(learn, "update", keep)
+    row = learn.learn(speaker, None, None, batch, used, advantages, None, config, {} if config.beta else None)
     return row | train._metrics(batch, used, config), gradient
 
 
@@ -159,9 +159,9 @@ def test_kl_entropy_and_lengths_are_of_the_models_tokens(family, monkeypatch):  
         scores = [speaker.log_probabilities([step.trajectories[i] for i in part]) for part in packs]
         return [(one.logp + torch.where(one.mask, 0.1, 50.0)).detach() for one in scores]
 
-    monkeypatch.setattr(train, "_reference_scores", reference)
+    monkeypatch.setattr(learn, "_reference_scores", reference)
     batch = batch_of(acted(), acted(), rewards=[1, 0])
-    row, _ = learn(monkeypatch, tiny.make_policy(tiny.make(family)), batch, beta=0.1)
+    row, _ = learned(monkeypatch, tiny.make_policy(tiny.make(family)), batch, beta=0.1)
     assert row["kl"] == pytest.approx(0.00517, abs=1e-5)  # e^0.1 - 0.1 - 1
     assert row["entropy"] == pytest.approx(0.5)  # 1.5 over A1, A2 and A3
     assert [row[f"completions/{name}_length"] for name in ("mean", "min", "max")] == [3, 3, 3]
@@ -186,13 +186,13 @@ def test_a_cut_rollout_that_is_masked_counts_nowhere_but_in_the_lengths(family, 
     cut = acted((*IDS[:-1], 13, 14, 15), (*OWN, True, True), (2, 3), ended="token limit")
     speaker, options = tiny.make_policy(tiny.make(family)), {"mask_truncated_completions": True}
     batch = batch_of(whole, other, cut, rewards=[2, 0, 0.5])
-    row, gradient = learn(monkeypatch, speaker, batch, **options)
-    alone, wanted = learn(monkeypatch, speaker, batch_of(whole, other, rewards=[2, 0]), grpo.advantages(batch.rewards)[:, :2], **options)
+    row, gradient = learned(monkeypatch, speaker, batch, **options)
+    alone, wanted = learned(monkeypatch, speaker, batch_of(whole, other, rewards=[2, 0]), grpo.advantages(batch.rewards)[:, :2], **options)
     assert row["tokens/trained"] == alone["tokens/trained"] == 3 + 2
     assert row["completions/max_length"] == 5 and row["completions/clipped_ratio"] == pytest.approx(1 / 3)
     for mine, its in zip(gradient, wanted, strict=True):
         torch.testing.assert_close(mine, its, atol=1e-7, rtol=1e-5)
-    unmasked, other_gradient = learn(monkeypatch, speaker, batch)
+    unmasked, other_gradient = learned(monkeypatch, speaker, batch)
     assert unmasked["tokens/trained"] == 3 + 2 + 5
     assert max(float((one - two).abs().max()) for one, two in zip(gradient, other_gradient, strict=True)) > 1e-4
 

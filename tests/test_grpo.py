@@ -15,7 +15,7 @@ from trl.rewards import get_soft_overlong_punishment
 
 from earnest import text
 from earnest.config import TrainConfig
-from earnest.engine import grpo, train
+from earnest.engine import grpo, learn, train
 from earnest.engine.grpo import LossConfig, advantages, dead_share, kl_k3, pass_at_k, reduce, soft_overlong_penalty, tied, token_loss
 from earnest.engine.models import Loaded
 from earnest.engine.policy import HeadLogProbability, Policy, Trajectory
@@ -554,8 +554,8 @@ def tiny_policy():
     return policy
 
 
-def learn(policy, batch, a, monkeypatch, used=None, reference=None, **options):
-    """One `_learn`; returns its row, the gradients of the last update, and what every call of `token_loss` saw."""
+def learned(policy, batch, a, monkeypatch, used=None, reference=None, **options):
+    """One `learn`; returns its row, the gradients of the last update, and what every call of `token_loss` saw."""
     config = TrainConfig(num_prompts=len(batch.prompts), num_generations=len(batch.samples[0]), **options)
     calls, gradients = [], []
 
@@ -569,11 +569,11 @@ def learn(policy, batch, a, monkeypatch, used=None, reference=None, **options):
         return 1.0, 0.1
 
     monkeypatch.setattr(grpo, "token_loss", spy)
-    monkeypatch.setattr(train, "update", keep)
+    monkeypatch.setattr(learn, "update", keep)
     used = np.ones(len(batch.prompts), dtype=bool) if used is None else np.array(used)
     schedule = SimpleNamespace(get_last_lr=lambda: [0.1], step=lambda: None)
     optimizer = SimpleNamespace(step=lambda: None)
-    row = train._learn(policy, optimizer, schedule, batch, used, np.array(a, dtype=float), None, config, reference)
+    row = learn.learn(policy, optimizer, schedule, batch, used, np.array(a, dtype=float), None, config, reference)
     return row, gradients, calls
 
 
@@ -595,7 +595,7 @@ def test_log_probabilities_are_at_the_sampling_temperature_by_hand():  # case S-
 def test_the_ratio_at_unchanged_weights_is_one_at_every_temperature(tiny, temperature, tree, monkeypatch):  # case S-AL-11
     tiny.exact_tree = tree
     batch = batch_of([[1, 0], [0, 1]], ids=[(3, 4, EOS), (3, 5, 6, 2), (7, EOS), (7, 7, 7)], prompts={0: (5, 6), 1: (5, 8, 9)})
-    _, _, calls = learn(tiny, batch, [[1, -1], [-1, 1]], monkeypatch, temperature=temperature, num_iterations=2)
+    _, _, calls = learned(tiny, batch, [[1, -1], [-1, 1]], monkeypatch, temperature=temperature, num_iterations=2)
     assert len(calls) == 2  # two updates of one pass each
     for logp, old in calls:
         close((logp - old).exp(), torch.ones_like(logp), 1e-4)
@@ -609,7 +609,7 @@ def test_the_ratio_is_one_when_the_sampler_cuts_the_distribution(tiny, options, 
     drawing = train.sampling_of(TrainConfig(max_completion_length=6, **options))
     groups = sample(tiny.loaded, tiny.decoder(), [(5, 6)], [[3]], 4, drawing)
     batch = batch_of([[1, 0, 0, 0]], ids=[c.ids for c in groups[0]], ended=[c.terminated for c in groups[0]])
-    _, _, calls = learn(tiny, batch, [[1, -1, -1, -1]], monkeypatch, max_completion_length=6, **options)
+    _, _, calls = learned(tiny, batch, [[1, -1, -1, -1]], monkeypatch, max_completion_length=6, **options)
     logp, old = calls[0]
     close((logp - old).exp(), torch.ones_like(logp), 1e-4)
     for row, completion in enumerate(c.ids for c in groups[0]):  # over the full vocabulary: not renormalised to what was kept
@@ -625,7 +625,7 @@ def test_one_update_is_the_plain_loss_over_every_rollout(loss_type, monkeypatch)
     batch = batch_of(rewards, ids=ids, ended=ended, prompts={0: (5,), 1: (5, 6), 2: (7,), 3: (5, 6, 7)})
     a = advantages(batch.rewards, "none")
     options = {"loss_type": loss_type, "temperature": 0.7, "mask_truncated_completions": True, "max_completion_length": 5}
-    runs = [learn(tiny_policy(), batch, a, monkeypatch, token_budget=budget, **options) for budget in (1, 9, 2048)]
+    runs = [learned(tiny_policy(), batch, a, monkeypatch, token_budget=budget, **options) for budget in (1, 9, 2048)]
 
     policy, losses = tiny_policy(), []
     counted = [len(c) for c, r, e in zip(ids, batch.rewards.ravel(), ended, strict=True) if e and not math.isnan(r)]  # 3 2 4 2 4 3
@@ -653,10 +653,10 @@ def test_one_update_is_the_plain_loss_over_every_rollout(loss_type, monkeypatch)
 def test_a_masked_cut_answer_leaves_numerator_and_denominator(tiny, monkeypatch):  # case S-AL-09
     batch = batch_of([[0, 1]], lengths=[4, 6], ended=[True, False])
     # advantage -1 at ratio 1 is a token loss of 1: 4/4; with B's 6 tokens below the line 4/10
-    row, _, calls = learn(tiny, batch, [[-1, -1]], monkeypatch, mask_truncated_completions=True)
+    row, _, calls = learned(tiny, batch, [[-1, -1]], monkeypatch, mask_truncated_completions=True)
     assert row["loss"] == pytest.approx(1.0)
     assert [tuple(logp.shape) for logp, _ in calls] == [(1, 4)]
-    unmasked, _, _ = learn(tiny, batch, [[-1, 1]], monkeypatch)
+    unmasked, _, _ = learned(tiny, batch, [[-1, 1]], monkeypatch)
     assert unmasked["loss"] == pytest.approx((4 - 6) / 10)
 
 
@@ -664,7 +664,7 @@ def test_a_batch_of_masked_cut_answers_changes_no_weight(tiny):  # case S-AL-10
     batch = batch_of([[0, 1]], lengths=[4, 6], ended=[False, False])
     optimizer, scheduler = train.make_optimizer(tiny, 0.1, "linear", 0.0, 4)
     before, config = tiny.state(), TrainConfig(num_prompts=1, num_generations=2, mask_truncated_completions=True)
-    row = train._learn(tiny, optimizer, scheduler, batch, np.array([True]), np.array([[-1.0, 1.0]]), None, config, None)
+    row = learn.learn(tiny, optimizer, scheduler, batch, np.array([True]), np.array([[-1.0, 1.0]]), None, config, None)
     assert (row["loss"], row["grad_norm"], row["tokens/trained"]) == (0.0, 0.0, 0)
     assert all(torch.equal(before[name], value) for name, value in tiny.state().items())
     assert scheduler.get_last_lr()[0] == pytest.approx(0.1 * 3 / 4)  # the schedule moved on
@@ -674,19 +674,19 @@ def test_dead_groups_keep_their_tokens_below_the_line(tiny, monkeypatch):  # cas
     rewards = [[1, 0]] * 3 + [[1, 1]] * 5
     batch = batch_of(rewards, lengths=[2, 4] * 8)
     a = np.array([[-1.0, -0.5]] * 3 + [[0, 0]] * 5)
-    row, _, _ = learn(tiny, batch, a, monkeypatch)
+    row, _, _ = learned(tiny, batch, a, monkeypatch)
     assert row["loss"] == pytest.approx(3 * (2 * 1 + 4 * 0.5) / (8 * 6))  # 12/48; over the live groups alone it would be 12/18
     assert row["tokens/trained"] == 18
     assert metrics(batch)["groups/used"] == 3
-    per_sequence, _, _ = learn(tiny, batch, a, monkeypatch, loss_type="grpo")
+    per_sequence, _, _ = learned(tiny, batch, a, monkeypatch, loss_type="grpo")
     assert per_sequence["loss"] == pytest.approx(3 * (1 + 0.5) / 16)
 
 
 def test_groups_that_are_not_used_are_in_no_denominator(tiny, monkeypatch):  # case S-DF-02
     batch = batch_of([[1, 0], [1, 1]], lengths=[2, 4, 3, 3])
-    row, _, _ = learn(tiny, batch, [[-1.0, -0.5], [0, 0]], monkeypatch, used=[True, False])
+    row, _, _ = learned(tiny, batch, [[-1.0, -0.5], [0, 0]], monkeypatch, used=[True, False])
     assert row["loss"] == pytest.approx((2 * 1 + 4 * 0.5) / 6)
-    per_sequence, _, _ = learn(tiny, batch, [[-1.0, -0.5], [0, 0]], monkeypatch, used=[True, False], loss_type="grpo")
+    per_sequence, _, _ = learned(tiny, batch, [[-1.0, -0.5], [0, 0]], monkeypatch, used=[True, False], loss_type="grpo")
     assert per_sequence["loss"] == pytest.approx((1 + 0.5) / 2)
 
 
@@ -706,10 +706,10 @@ def test_dynamic_sampling_fills_the_step_up_again_and_ends(monkeypatch, rounds, 
 def test_a_step_of_dead_groups_has_exactly_no_gradient_from_rewards(tiny, monkeypatch):  # case S-AL-03
     batch = batch_of([[0.3, 0.1 + 0.2], [1, 1]])
     a = advantages(batch.rewards)
-    row, gradients, calls = learn(tiny, batch, a, monkeypatch)
+    row, gradients, calls = learned(tiny, batch, a, monkeypatch)
     assert (row["loss"], gradients, calls) == (0.0, [], [])
     # with KL on nothing is dropped; to the policy itself the KL and its gradient are 0
-    row, gradients, calls = learn(tiny, batch, a, monkeypatch, beta=0.1, reference=tiny.state())
+    row, gradients, calls = learned(tiny, batch, a, monkeypatch, beta=0.1, reference=tiny.state())
     assert sum(len(logp) for logp, _ in calls) == 4
     assert row["loss"] == row["kl"] == 0
     assert max(float(g.abs().max()) for g in gradients) < 1e-7
@@ -718,7 +718,7 @@ def test_a_step_of_dead_groups_has_exactly_no_gradient_from_rewards(tiny, monkey
 def test_the_kl_of_a_step_is_the_mean_over_trained_tokens(tiny, monkeypatch):  # cases S-AL-14, S-AL-15
     batch = batch_of([[1, 1]], ids=[(3, 4, EOS), (6, EOS)])
     reference = {name: torch.zeros_like(value) for name, value in tiny.state().items()}  # the bare model
-    row, gradients, _ = learn(tiny, batch, [[0, 0]], monkeypatch, beta=0.5, reference=reference)
+    row, gradients, _ = learned(tiny, batch, [[0, 0]], monkeypatch, beta=0.5, reference=reference)
     own = torch.cat([slow_logp(tiny, (5, 6), c) for c in ((3, 4, EOS), (6, EOS))])
     with tiny.peft.disable_adapter():
         bare = torch.cat([slow_logp(tiny, (5, 6), c) for c in ((3, 4, EOS), (6, EOS))])
@@ -740,7 +740,7 @@ def test_later_updates_compare_with_the_policy_that_sampled(tiny, monkeypatch):
     calls = []
     monkeypatch.setattr(grpo, "token_loss", lambda logp, old, *rest: calls.append((logp.detach(), old)) or token_loss(logp, old, *rest))
     config = TrainConfig(num_prompts=2, num_generations=2, num_iterations=3)
-    train._learn(tiny, optimizer, scheduler, batch, np.array([True, True]), advantages(batch.rewards), None, config, None)
+    learn.learn(tiny, optimizer, scheduler, batch, np.array([True, True]), advantages(batch.rewards), None, config, None)
     first = calls[0][0]
     assert len(calls) == 3
     assert all(torch.equal(old, first) for _, old in calls)
@@ -777,7 +777,7 @@ def test_the_update_is_that_of_the_padded_batch(tiny, monkeypatch, loss_type, sc
     exact = []
     for on_tree, budget in ((False, 10**6), (True, 10**6), (True, 7), (True, 13)):
         monkeypatch.setattr(tiny, "exact_tree", on_tree)
-        row, gradients, _ = learn(tiny, batch, a, monkeypatch, reference=reference, token_budget=budget, **options)
+        row, gradients, _ = learned(tiny, batch, a, monkeypatch, reference=reference, token_budget=budget, **options)
         exact.append((row["loss"], row.get("kl", 0.0), torch.cat([g.flatten() for g in gradients])))
     (loss, kl, gradient), *others = exact
     assert gradient.abs().max() > 1e-4

@@ -17,7 +17,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from earnest import text
 from earnest.config import TrainConfig
-from earnest.engine import grpo, train
+from earnest.engine import grpo, learn, train
 from earnest.engine.grpo import LossConfig
 from earnest.engine.models import Loaded
 from earnest.engine.policy import Policy, Trajectory
@@ -345,8 +345,8 @@ def test_a_training_step_logs_trls_loss_entropy_and_tokens(setup, monkeypatch):
         policy.peft.zero_grad()
         return norms[-1], 0.0
 
-    monkeypatch.setattr(train, "update", norm_only)
-    row = train._learn(setup.policy, None, None, batch, np.array([True, True]), grpo.advantages(batch.rewards), None, config, None)
+    monkeypatch.setattr(learn, "update", norm_only)
+    row = learn.learn(setup.policy, None, None, batch, np.array([True, True]), grpo.advantages(batch.rewards), None, config, None)
     row |= our_metrics(batch)
     assert norms[0] > 0
     assert abs(expected["loss"]) > 1e-3
@@ -445,7 +445,7 @@ def test_one_optimiser_step_is_trls(setup, tmp_path, monkeypatch):
         num_prompts=2, num_generations=4, max_completion_length=LONGEST, temperature=TEMPERATURE, max_grad_norm=0.05, learning_rate=1e-3
     )
     optimizer, scheduler = make_optimizer(policy, 1e-3, "constant", 0.0, 1)
-    row = train._learn(policy, optimizer, scheduler, batch, np.array([True, True]), grpo.advantages(batch.rewards), None, config, None)
+    row = learn.learn(policy, optimizer, scheduler, batch, np.array([True, True]), grpo.advantages(batch.rewards), None, config, None)
     assert row["grad_norm"] > 0.05
     for name, start in before.items():
         change, expected = policy.state()[name] - start, theirs[name].detach() - start

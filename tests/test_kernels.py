@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from earnest.engine import kernels
 from earnest.engine.attention import plan, tree_attention
+from earnest.engine.elementwise import Gate, RmsNorm
 from earnest.engine.policy import Trajectory
 from earnest.engine.sampler import Sampling, sample
-from earnest.engine.transformer import Gate, RmsNorm, _turn
+from earnest.engine.transformer import _turn
 from earnest.engine.tree import sorted_tree
 
 WIDTHS = (2, 7, 16, 33, 64, 128, 576)

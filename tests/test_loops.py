@@ -17,6 +17,7 @@ from earnest import Task, UserError, Verdict
 from earnest.config import SftConfig, TrainConfig
 from earnest.engine import grpo
 from earnest.engine import train as loop
+from earnest.engine.learn import learn
 from earnest.engine.policy import Policy
 from earnest.engine.rollouts import make_prompts
 from earnest.engine.sft import make_optimizer, sft, shuffled, spread
@@ -338,7 +339,7 @@ def one_batch(reward, config, groups=4, seed=0, family="llama"):
     policy = tiny.make_policy(tiny.make(family))
     task = make_task(reward)
     prompts = make_prompts(task, policy.loaded, ROWS, False, config.max_completion_length)
-    batch, used = loop._collect(policy, task, prompts, iter(range(groups)), replace(config, num_prompts=groups), [seed, 1], False)
+    batch, used = loop._collect(policy, task, prompts, iter(range(groups)), replace(config, num_prompts=groups), [seed, 1], False, 0)
     return policy, batch, used
 
 
@@ -351,7 +352,7 @@ def gradient_of(policy, batch, used, advantages, config):
         def step(self):
             pass
 
-    info = loop._learn(
+    info = learn(
         policy,
         recorder,
         Still(),
@@ -534,7 +535,7 @@ def test_where_refilling_does_not_suffice_dead_groups_stay_in_the_denominator():
     config = replace(CONFIG, dynamic_sampling=1, num_prompts=4)
     policy, task = tiny.make_policy(tiny.make()), make_task(by_row)
     prompts = make_prompts(task, policy.loaded, [ROWS[i] for i in (0, 2, 4, 1, 6, 2, 0, 6)], False, 5)
-    batch, used = loop._collect(policy, task, prompts, iter(range(8)), config, [0, 1], False)
+    batch, used = loop._collect(policy, task, prompts, iter(range(8)), config, [0, 1], False, 0)
     assert len(batch.prompts) == 7 and used.sum() == 4
     assert used[~grpo.tied(batch.rewards)].all()
 
@@ -544,7 +545,7 @@ def test_rows_not_needed_for_refilling_are_not_skipped():
     prompts = make_prompts(task, policy.loaded, ROWS, False, 5)
     order = iter(range(8))
     config = replace(CONFIG, dynamic_sampling=1, num_prompts=2, num_generations=16)
-    batch, _ = loop._collect(policy, task, prompts, order, config, [0, 1], False)  # r0 is dead, r1 lives, r2 is the refill
+    batch, _ = loop._collect(policy, task, prompts, order, config, [0, 1], False, 0)  # r0 is dead, r1 lives, r2 is the refill
     assert [p.row["id"] for p in batch.prompts] == ["r0", "r1", "r2"]
     assert next(order) == 3
 

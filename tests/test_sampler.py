@@ -15,7 +15,9 @@ from transformers import GenerationConfig, MinPLogitsWarper, TemperatureLogitsWa
 
 from earnest.engine.decoder import Decoder, Stem
 from earnest.engine.drafts import LONGEST, SURE, Drafts
-from earnest.engine.sampler import BLOCK, SLOTS, Completion, Sampling, batches, draw, filtered, inverse, sample, uniforms
+from earnest.engine.draw import BLOCK, draw, filtered, inverse, uniforms
+from earnest.engine.kernels import exponentials
+from earnest.engine.sampler import SLOTS, Completion, Sampling, batches, sample
 from earnest.engine.transformer import Transformer
 
 PROMPTS = ["Hi", "Hi there, how are you?", "A prompt that shares nothing", "Hi there, how is it?", "Hi"]
@@ -296,7 +298,7 @@ def test_a_draw_is_the_inverse_of_the_cumulative_distribution(seed, draws):
     logits = 2 * torch.randn(3, 6, generator=torch.Generator().manual_seed(seed))
     logits[:, 2] = -30.0
     row, u = np.array([r for r, _ in draws]), np.array([u for _, u in draws])
-    got, logp, entropy = draw(logits, u, row, Sampling(0.7))
+    got, logp, entropy = draw(logits, exponentials(logits, 0.7), u, row, Sampling(0.7))
     p = (logits / 0.7).softmax(-1).double()
     for i, (r, x) in enumerate(draws):
         cumulative = p[r].cumsum(-1) / p[r].sum()
@@ -309,7 +311,7 @@ def test_a_draw_is_the_inverse_of_the_cumulative_distribution(seed, draws):
 @pytest.mark.parametrize("sampling", [Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(min_p=1.0), Sampling(top_k=2)], ids=str)
 def test_a_token_that_was_filtered_out_is_never_drawn(u, sampling):
     logits = torch.tensor([[0.0, 5.0, 1.0, 4.0, 0.0]])
-    got, *_ = draw(logits, np.array([u]), np.array([0]), sampling)
+    got, *_ = draw(logits, exponentials(logits, sampling.temperature), np.array([u]), np.array([0]), sampling)
     assert got[0] in ((1, 3) if sampling.top_k == 2 else (1,))
 
 

@@ -24,7 +24,7 @@ import torch
 from earnest.engine import kernels
 from earnest.engine.transformer import Layer, Transformer, backward_of_heads, queries_and_keys
 
-ROWS = 768  # of the MLP at a time: larger arrays go back to the system and come anew each time, which cost a fifth of the whole
+ROWS = 768  # of the MLP at a time: larger arrays go back to the system and come anew each time (docs/log.md)
 
 
 class Trace:

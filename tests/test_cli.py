@@ -20,6 +20,7 @@ import torch
 
 from earnest import cli, stages
 from earnest.engine.policy import Policy
+from earnest.lab import report
 from earnest.lab.statistics import share_interval
 from earnest.rundir import read_jsonl
 from earnest.trackers import open_tracker
@@ -157,6 +158,13 @@ def lines(path):
 @pytest.fixture(scope="session")
 def model(tmp_path_factory):
     return tiny.save(tiny.make(max_position_embeddings=2048), tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch):
+    """Curves are drawn in the runs that many tests look at; for each test anew they would take most of its time."""
+    monkeypatch.setattr(stages, "curves_png", lambda run: (run / "curves.png").write_bytes(b""))
+    monkeypatch.setattr(report, "curve_svgs", lambda run: [])
 
 
 @pytest.fixture

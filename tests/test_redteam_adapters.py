@@ -635,6 +635,7 @@ def test_a_reward_that_hangs_again_and_again_is_not_asked_for_ever(monkeypatch):
         return [time.sleep(60) if len(c[0]["content"]) > 9 else 1.0 for c in completions]
 
     monkeypatch.setattr(ask, "GIVE_UP", 3)
+    monkeypatch.setattr(ask, "GRACE", 0.1)
     task, cases = asked_of(hangs)
     with Asker(task, cases, deadline=0.2) as asker:
         began = time.monotonic()

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import functools
 import io
 import json
 import re
@@ -82,6 +83,7 @@ def loaded(source, row):
     return space[row["function"]]
 
 
+@functools.cache  # check and reward run the same programs, which say the same each time
 def alone(program, stdin="", **options):
     return subprocess.run([sys.executable, "-I", "-S", "-c", program], input=stdin, capture_output=True, timeout=1, **options)
 
@@ -378,7 +380,7 @@ def test_our_own_verifier_of_functions_is_clean():
         for row in ROWS[1:2]
     ]
     task = task_of(apart, rows=rows)
-    verifier = function_calls(fence="only", limits=ROOMY.__class__(wall=1.0, cpu=1.0))
+    verifier = function_calls(fence="only", limits=ROOMY.__class__(wall=0.5, cpu=1.0))
     assert found_in(Task(**{**vars(task), "rewards": [as_reward(verifier)]})) == []
 
 

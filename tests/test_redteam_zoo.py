@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from earnest.evidence import cases_of
+from earnest.redteam import ask as asking
 from earnest.redteam.audit import audit
 from earnest.redteam.catalog import CATALOG
 from earnest.redteam.zoo import SPECIMENS, exhibits
 from earnest.redteam.zoo.nowork import capitals
 from earnest.redteam.zoo.numbers import boxed
-from earnest.redteam.zoo.selftest import Result, SelfTest, examine, print_selftest
+from earnest.redteam.zoo.selftest import PATIENCE, Result, SelfTest, examine, print_selftest
 from earnest.redteam.zoo.specimen import ask, task
 from earnest.rows import load_rows
 from earnest.score import score
@@ -28,9 +29,13 @@ FAMILIES = {
 LONG = pytest.mark.skipif("EARNEST_ALL" not in os.environ, reason="long; EARNEST_ALL=1 runs it")
 
 
+def long_if_code(specimen):
+    return [LONG] if specimen.family == "code" else []
+
+
 def of(half):
     chosen = [one for one in SPECIMENS if one.half == half and one not in exhibits.SPECIMENS]
-    return [pytest.param(one, id=one.name, marks=[LONG] if one.family == "code" else []) for one in chosen]
+    return [pytest.param(one, id=one.name, marks=long_if_code(one)) for one in chosen]
 
 
 def paid(specimen, answer):
@@ -71,9 +76,20 @@ def test_a_specimen_is_a_sound_task_but_for_its_reward(specimen):
         assert not judge(specimen.task, nothing, case.row).correct
 
 
+@pytest.fixture
+def hurried(specimen, monkeypatch):
+    """A defective reward need not be waited for as long: to time out falsely does not hide its flaw."""
+    if specimen.expect != "clean":
+        monkeypatch.setitem(PATIENCE, False, 0.5)
+        monkeypatch.setattr(asking, "GRACE", 0.2)
+
+
+@pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("specimen", of("seen"))
 def test_the_seen_half_comes_out_as_it_should(specimen):
-    result = examine(specimen)
+    result = examine(specimen, search_calls=0) if specimen.expect != "clean" else examine(specimen)
+    if not result.as_expected:  # the catalog alone should find what is wrong, but it need not
+        result = examine(specimen)
     assert result.as_expected, f"{specimen.flaw or 'sound'}; reported: {result.says}"
 
 
@@ -103,18 +119,27 @@ def test_the_exhibits_pay_for_what_they_are_said_to_pay_for():
     assert paid(exhibit("puzzle scorer"), lambda row: "__import__('os').getpid()") == [0.05] * 4
 
 
-@pytest.mark.parametrize("specimen", [pytest.param(one, id=one.name) for one in exhibits.SPECIMENS])
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("specimen", [pytest.param(one, id=one.name, marks=long_if_code(one)) for one in exhibits.SPECIMENS])
 def test_an_exhibit_is_reported(specimen):
     result = examine(specimen, search_calls=0)
     assert result.as_expected, f"reported: {result.says}"
 
 
-def reported(base, reward):
-    """Ids of proven exploits by a few attacks: the others keep math-verify busy for minutes."""
-    attacks = [a for a in CATALOG if a.family == "no work" or a.id in ("fmt.denied", "math.restate")]
-    base = replace(base, rewards=[reward], name=reward.__name__)
-    found = audit(base, load_rows(base), search_calls=0, deadline=5.0, catalog=attacks)
+def test_the_exhibit_that_runs_programs_is_reported_by_the_attacks_meant_for_it():
+    assert proven(exhibit("last line of stdout").task, {"code.forged_output", "code.os_exit"}) == {"code.forged_output"}
+
+
+def proven(base, attacks):
+    """Ids of proven exploits by a few attacks."""
+    few = [a for a in CATALOG if a.id in attacks or a.family in attacks]
+    found = audit(base, load_rows(base), search_calls=0, deadline=5.0, catalog=few)
     return {f.attack for f in found.findings if f.kind == "exploit" and f.certainty == "fact"}
+
+
+def reported(base, reward):
+    """The others keep math-verify busy for minutes."""
+    return proven(replace(base, rewards=[reward], name=reward.__name__), {"no work", "fmt.denied", "math.restate"})
 
 
 def test_trl_accuracy_reward_is_reported():

@@ -150,6 +150,12 @@ def page_of(run: Path) -> str:
     return write_report(run).read_text(encoding="utf-8")
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what is said beside curves, which take most of the time of a page."""
+    monkeypatch.setattr("earnest.lab.plots._svg", lambda panel: "")
+
+
 # Sentences
 
 
@@ -232,6 +238,7 @@ def test_hostile_words_outside_rollouts_stay_text(tmp_path: Path) -> None:
     assert "its state is “interrupted”" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("keep", "said"),
     [
@@ -251,6 +258,7 @@ def test_partial_runs_show_what_is_there_and_name_what_is_not(tmp_path: Path, ke
     assert curves_png(run).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_cut_short_within_a_line_is_readable(tmp_path: Path) -> None:
     run = synthetic_run(tmp_path / "run", steps=3, leave_out=("summary.json",))
     for name in ("metrics", "rollouts"):
@@ -259,6 +267,7 @@ def test_a_run_cut_short_within_a_line_is_readable(tmp_path: Path) -> None:
     assert "too few to call a trend" in page_of(run)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_too_many_rollouts_are_thinned_by_whole_steps_and_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = synthetic_run(tmp_path / "run", steps=10, leave_out=("grpo/rollouts.jsonl",))
     monkeypatch.setattr("earnest.lab.browse.MAX_SHOWN", 100)
@@ -387,6 +396,7 @@ def test_reward_and_check_disagree_where_wrong_earns_like_right_and_right_like_w
     assert disagreements(rollouts((1, False), (0, False))) == ["", ""], "nothing right to compare with"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_curves_of_tools_are_drawn_where_they_were_measured(tmp_path: Path) -> None:
     said = {one.title: one.sentence for one in curve_svgs(acting_run(tmp_path / "run"))}
     assert said["Calls and turns"] == "Calls a rollout stayed flat around 2.00 over 20 steps."
@@ -468,6 +478,7 @@ def data_of(page: str) -> dict[str, Any]:
     return json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_tells_what_models_did_with_their_tools(tmp_path: Path) -> None:
     run = acting_run(tmp_path / "run")
     summary = synthetic_summary()

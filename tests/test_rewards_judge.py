@@ -283,9 +283,9 @@ def test_a_text_that_makes_the_judge_slow_scores_nothing(fake, make, against):
     word = "pass" if against is None else "tie"
     fake.answer = lambda request: verdict(word) if PLAIN in request["messages"][1]["content"] else (60.0, verdict(word))
     start = time.monotonic()
-    given = make(endpoint={"timeout": 1.0, "retries": 3}, against=against)("Paris. Write a very long reason.", rival="Rome.")
+    given = make(endpoint={"timeout": 0.5, "retries": 3}, against=against)("Paris. Write a very long reason.", rival="Rome.")
     assert (given.value, given.status) == (0.0, "scored") and given.evidence["not_in_form"] is True
-    assert given.reasons == ("no verdict on this text: no answer within 1 s",) and time.monotonic() - start < 20
+    assert given.reasons == ("no verdict on this text: no answer within 0.5 s",) and time.monotonic() - start < 20
     assert sum(PLAIN not in request["messages"][1]["content"] for request in fake.requests) == 2, "a slow answer is asked for once more"
 
 
@@ -297,7 +297,7 @@ def test_a_text_on_which_a_proxy_gives_up_waiting_scores_nothing(fake, make, sta
 
 def test_a_text_slow_once_and_a_judge_always_slow_cost_nothing(fake, make):
     fake.answer = lambda request: (60.0, "") if len(fake.requests) == 1 else verdict("pass")
-    assert make(endpoint={"timeout": 1.0})("Paris.").value == 1.0
+    assert make(endpoint={"timeout": 0.5})("Paris.").value == 1.0
     fake.answer = lambda request: (60.0, verdict("pass"))
     assert make(endpoint={"timeout": 0.3})("London.").status == "infra_error"
 

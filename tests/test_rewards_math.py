@@ -254,17 +254,17 @@ def test_a_reference_that_cannot_be_read_is_an_invalid_task_and_never_a_score(go
 
 def test_a_tower_of_powers_is_stopped_in_time_and_the_others_are_judged(pool):  # S-MV-16, and from threads S-CC-01
     verifier, patient = math(pool=pool, deadline=LIMIT), math(pool=pool, deadline=PATIENT)
-    towers = ["\\boxed{9^{9^{9^{9}}}}", "\\boxed{\\frac{7^{(7^{(7^{7})})}-7}{16}}"] * 4
+    towers = ["\\boxed{9^{9^{9^{9}}}}", "\\boxed{\\frac{7^{(7^{(7^{7})})}-7}{16}}"] * 2
     assert patient("\\boxed{\\sqrt{2}+x}", answer="x+\\sqrt{2}").value == 1.0, "started"
-    with ThreadPoolExecutor(9) as threads:
+    with ThreadPoolExecutor(5) as threads:
         began = time.monotonic()
         # a reference with a power and a quotient lets them through to the comparison
         scores = [threads.submit(verifier, tower, answer="\\frac{2^{3}-2}{2}+2^{2}") for tower in towers]
         normal = threads.submit(patient, "\\boxed{\\sqrt{2}+1}", answer="1+\\sqrt{2}")
         results = [score.result() for score in scores]
-        assert [(score.value, score.evidence.get("timeout")) for score in results] == [(0.0, True)] * 8
+        assert [(score.value, score.evidence.get("timeout")) for score in results] == [(0.0, True)] * 4
         assert normal.result().value == 1.0
-    assert time.monotonic() - began < 4 * LIMIT + 60, "two at a time"
+    assert time.monotonic() - began < 2 * LIMIT + 60, "two at a time"
     assert len(pool.pids()) <= 2
 
 

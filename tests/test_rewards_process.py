@@ -148,10 +148,10 @@ def test_workers_that_were_killed_while_idle_cost_no_call_its_reply(pool):
 def test_a_call_whose_worker_is_killed_from_outside_is_made_again(pool):
     pid = pool.call("pid", deadline=20)
     with ThreadPoolExecutor(1) as threads:
-        reply = threads.submit(pool.call, "sleep", 2.0, deadline=60)
+        reply = threads.submit(pool.call, "sleep", 1.0, deadline=60)
         time.sleep(0.5)
         os.kill(pid, signal.SIGKILL)
-        assert reply.result() == 2.0
+        assert reply.result() == 1.0
     assert pid not in pool.pids()
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from numpy import random as numpy_random  # NumPy loads it when it is first used, which would be in each child anew
 
 from earnest.errors import UserError
 from earnest.evidence import Case, judge_played, values_of
@@ -270,7 +271,7 @@ def _serve(pipe: Any, other_end: Any, task: Task, cases: Sequence[Case]) -> None
 
 def _answer(task: Task, cases: Sequence[Case], function: int | str, answers: Sequence[Asked]) -> Any:
     random.seed(0)
-    np.random.seed(0)
+    numpy_random.seed(0)
     try:
         if function == "check":
             return [_verdict(task, cases[index], answer) for index, answer in answers]

@@ -103,7 +103,8 @@ class Attack:
 
     Attributes:
         id: "family.name", as in reports and baselines.
-        family: What it is about: no work, format, label, number, code, SQL, tool policy, hand-off, length, judge, state, crash.
+        family: What it is about: no work, format, label, number, code, SQL, tool policy, hand-off, length, rules, judge, state,
+            crash.
         build: Its answers to a row, smallest first; none where it does not apply. It must be deterministic, and may raise nothing.
         flaw: What is wrong with a reward that pays, in one sentence.
         fix: What mends it, in one sentence.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from earnest.evidence import Case
+from earnest.redteam.attacks.units import ends_with
 from earnest.rewards.json import parse_strict
 from earnest.task import Answer, Row
 
@@ -187,6 +188,7 @@ def _worded(texts: Sequence[str], rows: Sequence[Row]) -> list[Form]:
         start = len(_whole_words(_common(texts)))
         end = len(_whole_words(_common([text[start:][::-1] for text in texts])))
         best = [(start, len(text) - end) for text in texts] if len(set(texts)) > 1 else [None] * len(texts)
+    best = _whole_quantities(texts, best)
     forms = []
     for text, span in zip(texts, best, strict=True):
         start, stop = span or (0, len(text))
@@ -194,6 +196,21 @@ def _worded(texts: Sequence[str], rows: Sequence[Row]) -> list[Form]:
             Form("text", text[:start], text[start:stop], text[stop:], text[start:stop], "words" if span and span != (0, len(text)) else "")
         )
     return forms
+
+
+def _whole_quantities(texts: Sequence[str], spans: Sequence[tuple[int, int] | None]) -> list[tuple[int, int] | None]:
+    """Spans of numbers or of units, made spans of both where the units differ: one column is but half of such an answer."""
+    wider, units = [], set()
+    for text, span in zip(texts, spans, strict=True):
+        token = re.match(r"[ ~]?[^\s<>{}\[\],;]*", text[span[1] :]) if span else None
+        for stop in (span[1], span[1] + len(token[0])) if span and token else ():
+            quantity = ends_with(text[:stop])
+            whole = text[:stop].rfind(quantity.of(quantity.number)) if quantity else -1
+            if quantity and 0 <= whole <= span[0] and text[slice(*span)].strip() in (quantity.number, quantity.unit):
+                wider.append((whole, stop))
+                units.add(quantity.unit)
+                break
+    return wider if len(wider) == len(spans) and len(units) > 1 else list(spans)
 
 
 def _span(text: str, value: Any) -> tuple[int, int] | None:

@@ -128,6 +128,16 @@ def _odd_letters(target: Target) -> Iterator[str]:
     yield from both(target, *(text for text in texts if not means_something(target, text)))
 
 
+def _odd_beside(target: Target) -> Iterator[str]:
+    """The right answer with no number, or one beyond all bounds, where its form has one beside it: a confidence, a score."""
+    form = target.form
+    for before, after in ((form.before, form.after), (form.after, form.before)):
+        for found in re.finditer(r"(?<=[:=>] )\d+(?:\.\d+)?(?=\s|<|\Z)|(?<=[:=>])\d+(?:\.\d+)?(?=\s|<|\Z)", before):
+            for odd in ("nan", "inf", "-inf", "1e999", "-1", "9" * 400):
+                changed = before[: found.start()] + odd + before[found.end() :]
+                yield changed + form.core + after if before is form.before else after + form.core + changed
+
+
 def _odd_items(target: Target) -> Iterator[str]:
     """Lists whose items have types that nobody expects."""
     items = ([None], [1, "a", None], [{}], [[]], [[[]]], [True], [{"a": []}])
@@ -276,6 +286,14 @@ ATTACKS = (
         "constructed",
         text_kinds() - {"code", "sql"},
         SLACK,
+    ),
+    _attack(
+        "odd_beside",
+        _odd_beside,
+        "What is no number pays more than the one beside the answer.",
+        _ANY,
+        "constructed",
+        CHEAP,
     ),
     _attack("odd_items", _odd_items, "Lists of anything are paid.", _ANY, "constructed", frozenset({"json"})),
     _attack("odd_calls", _odd_calls, "A call that could not be run earns more than the right one.", _ANY, "constructed", _CALLS),

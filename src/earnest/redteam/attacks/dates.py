@@ -31,6 +31,12 @@ _DATES = (
 _TIME = r"(?P<h>\d{1,2}):(?P<mi>\d{2})(?::(?P<sec>\d{2}))?(?:\s?(?P<ap>[AaPp])(?P<m>\.?[Mm]\.?))?(?P<zone>Z|[+-]\d{2}:?\d{2})?"
 _FORMS = tuple(re.compile(form) for form in (*_DATES, _TIME, *(rf"{one}(?:[T ]|,? at ){_TIME}" for one in _DATES)))
 _IN_TEXT = tuple(re.compile(rf"(?<![\w.,/-]){form}(?![\w/-])") for form in _DATES)
+# How a day is written: what such a writing looks like, and what writes it.
+STYLES: tuple[tuple[str, Callable[[date], str]], ...] = (
+    (r"\d{4}-\d{2}-\d{2}", date.isoformat),
+    (r"\d{1,2} [A-Z][a-z]{2,8} \d{4}", lambda day: f"{day.day} {calendar.month_name[day.month]} {day.year}"),
+    (r"[A-Z][a-z]{2,8} \d{1,2}, \d{4}", lambda day: f"{calendar.month_name[day.month]} {day.day}, {day.year}"),
+)
 _NEAR = re.compile(
     r"\bwithin \w+ (?:day|week|month|year|hour|minute)|±|\btolerance\b|\bgive or take\b|\boff by\b|\bclosest\b|\bapprox", re.IGNORECASE
 )
@@ -118,6 +124,26 @@ def _named(found: re.Match[str], month: int) -> str:
     own = found.groupdict().get("name") or ""
     names = calendar.month_name if own.casefold() in _MONTHS else calendar.month_abbr
     return str(names[month]) if own[:1].isupper() else str(names[month]).lower()
+
+
+def other_writings(own: Moment) -> Iterator[str]:
+    """The same date or time in the other usual writings of it."""
+    text, parts = own.found.string, own.found.groupdict()
+    if own.day and own.minutes is None:
+        yield from (write(own.day) for _, write in STYLES if not own.ambiguous)
+        return
+    if (zone := parts.get("zone")) in ("Z", "+00:00", "+0000"):
+        yield own.zoned("+00:00" if zone == "Z" else "Z")
+    if own.day and (between := text[own.found.start("h") - 1]) in "T ":
+        yield text[: own.found.start("h") - 1] + {"T": " ", " ": "T"}[between] + text[own.found.start("h") :]
+    if parts.get("sec") == "00":
+        yield text[: own.found.start("sec") - 1] + text[own.found.end("sec") :]
+    elif not parts.get("sec") and not parts.get("ap"):
+        yield text[: own.found.end("mi")] + ":00" + text[own.found.end("mi") :]
+    if not own.day and not parts.get("sec") and not zone:
+        hour, minute = divmod(own.minutes or 0, 60)
+        half = "PM" if hour >= 12 else "AM"
+        yield from (f"{hour:02}:{minute:02}", f"{hour}:{minute:02}", f"{(hour + 11) % 12 + 1}:{minute:02} {half}")
 
 
 Change = Callable[[Target, Moment], Iterator[tuple[str, str]]]

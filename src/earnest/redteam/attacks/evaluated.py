@@ -7,6 +7,7 @@ one empty file in a folder of our own.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +42,7 @@ OTHERS = (
     "\\immediate\\write18{{touch {path}}}",
 )
 BOMBS = ("9**9**9**9", "9^{9^{9^{9}}}", "99999999!", "factorial(99999999)")
+_TERM = re.compile(r"(?=\D*\d)(?=.*[-+*/^×÷−·])[\d\s+\-*/^×÷−·().!]{3,200}")  # of digits and signs, with both of them
 ODD = (
     "²",
     "٤٢",
@@ -109,8 +111,28 @@ def _filled(program: str, path: Path, value: str) -> str:
 
 def _bombs(target: Target) -> Iterator[str]:
     """On one row only: each costs a reward that falls for it its whole deadline."""
-    if target.first:
-        yield from (target.form.wrap(bomb) for bomb in BOMBS)
+    for put, core in _calculated(target) if target.first else ():
+        yield from (put(bomb) for bomb in BOMBS)
+        if tower := _tower(core):
+            yield from (put(tower), put(tower.replace("**", "^")))
+
+
+def _calculated(target: Target) -> Iterator[tuple[Callable[[str], str], str]]:
+    """Where something stands that a reward may work out: a number, or a term, also in a field of an object."""
+    form = target.form
+    if form.kind in ("number", "math") or _TERM.fullmatch(form.core.strip()):
+        yield form.wrap, form.core
+    for name, own in form.value.items() if isinstance(form.value, dict) else ():
+        if isinstance(own, str) and _TERM.fullmatch(own.strip()):
+            yield lambda text, n=name: form.change(**{n: text}), own
+
+
+def _tower(core: str) -> str:
+    """A tower of powers out of the numbers of a term, each once, so that what counts them lets it pass; "" where it is not high."""
+    numbers = sorted((int(one) for one in re.findall(r"\d+", core)), reverse=True)
+    high = [n for n in numbers if n > 1]
+    # What is not in the tower is added to it. The second number is what raises most: the smallest stands on top.
+    return " + ".join(["**".join(map(str, high)), *map(str, numbers[len(high) :])]) if 2 < len(high) <= 8 else ""
 
 
 def _odd(target: Target) -> Iterator[Try]:
@@ -164,7 +186,7 @@ ATTACKS = (
         "An expression too large to be worked out is paid.",
         "Read numbers without evaluating them, or compare in a process that is killed at a deadline.",
         "math-verify outside the main thread",
-        kinds=frozenset({"number", "math"}),
+        kinds=KINDS,
     ),
     Attack(
         "num.odd",

@@ -106,6 +106,11 @@ def _wildcards(target: Target, slot: Slot) -> Iterator[Try]:
     yield from slot.fill([f"^({'|'.join(map(re.escape, slot.options))})$"] if len(slot.options) > 1 else [])
 
 
+def _as_pattern(_: Target, slot: Slot) -> Iterator[Try]:
+    """What the right answer matches as a pattern, where its dots stand for any character."""
+    yield from slot.fill([slot.gold.replace(".", other) for other in "x0"] if re.search(r"\w\.\w", slot.gold) else [])
+
+
 def _part(target: Target, slot: Slot) -> Iterator[Try]:
     known, gold = {fold(option) for option in slot.options}, slot.gold
     if target.form.kind in ("label", "text", "json") and len(gold) >= 4 and " " not in gold and not gold[0].isdigit():
@@ -320,6 +325,16 @@ ATTACKS = (
         "The answer is used as a pattern, so that one which matches everything is paid.",
         "Compare texts with ==, and escape whatever goes into a pattern.",
         "constructed",
+        kinds=SHORT_KINDS,
+    ),
+    Attack(
+        "label.pattern",
+        "label",
+        slotted(_as_pattern),
+        "The right answer is used as a pattern, so that its dots match any character.",
+        "Compare texts with ==, and escape whatever goes into a pattern.",
+        "constructed",
+        wrong="contract",
         kinds=SHORT_KINDS,
     ),
     Attack(

@@ -6,19 +6,19 @@ A permission is a sentence of the prompt. What it allows is written as plainly a
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
-from earnest.redteam.attacks.dates import moment_of
+from earnest.redteam.attacks.dates import STYLES, moment_of
 from earnest.redteam.attacks.nowork import means_something
 from earnest.redteam.attacks.numerals import Numeral, decimal, numeral_of
 from earnest.redteam.attacks.objects import fields, with_raw
 from earnest.redteam.attacks.right import FORMS, NUMBERS, SHORT, STRIPPED, VALUES, WORDED, control, thousands
 from earnest.redteam.attacks.slots import slot_of
+from earnest.redteam.attacks.written import shares
 
 _SENTENCE = re.compile(r"(?<=[.!?;:])\s+|\n+")
 _NOT = re.compile(r"\b(?:no|not|never|without|don['’]t|must|instead|avoid|nor)\b", re.IGNORECASE)
@@ -58,12 +58,7 @@ _NOTHING_ROUND = re.compile(
 _PLACED = re.compile(r"</?\w+>|\btags?\b|\bblock\b|\bfields?\b|\bkeys?\b|\bJSON\b|\bcolumns?\b", re.IGNORECASE)
 _CLOCK = re.compile(r"\b(?:12|twelve)[- ]hour\b", re.IGNORECASE)
 _HALF = re.compile(r"(?<![A-Za-z])(AM|PM|am|pm|a\.m\.|p\.m\.)(?![A-Za-z])")
-_STYLES = (
-    (r"\d{4}-\d{2}-\d{2}", lambda day: day.isoformat()),
-    (r"\d{1,2} [A-Z][a-z]{2,8} \d{4}", lambda day: f"{day.day} {calendar.month_name[day.month]} {day.year}"),
-    (r"[A-Z][a-z]{2,8} \d{1,2}, \d{4}", lambda day: f"{calendar.month_name[day.month]} {day.day}, {day.year}"),
-)
-_ANY_STYLE = "|".join(style for style, _ in _STYLES)
+_ANY_STYLE = "|".join(style for style, _ in STYLES)
 _EITHER_DATE = re.compile(rf"(?:{_ANY_STYLE})[`'\"]?,? or (?:as |like )?[`'\"]?(?:{_ANY_STYLE})")
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _SAID = (
@@ -104,6 +99,12 @@ _EITHER_VALUE = re.compile(
     r"\bfraction\b[^.\n]{0,30}\bor\b[^.\n]{0,20}\b(?<!rounded )decimal\b|\bdecimal\b[^.\n]{0,30}\bor\b[^.\n]{0,20}\bfraction\b",
     re.IGNORECASE,
 )
+_SHARE = r"\b(?:decimals?|shares?|between 0 and 1|fraction of one)\b"
+_EITHER_SHARE = re.compile(
+    rf"\bpercent(?:age)?s?\b[^\n]{{0,80}}\bor\b[^\n]{{0,40}}{_SHARE}|{_SHARE}[^\n]{{0,80}}\bor\b[^\n]{{0,40}}\bpercent(?:age)?s?\b",
+    re.IGNORECASE,
+)
+_EITHER_ZONE = re.compile(r"\bZ\b[^.\n]{0,20}\bor\b[^.\n]{0,15}\+00:00|\+00:00\W{0,3}or\b[^.\n]{0,15}\bZ\b")
 _STOP = allowed(r"\bfull stop\b|\bfinal (?:period|dot)\b|\bperiod at the end\b")
 
 
@@ -188,6 +189,21 @@ def _values(target: Target) -> Iterator[Try]:
             yield Try(target.form.wrap(f"{gold.before}{gold.value.numerator}/{gold.value.denominator}{gold.after}"))
 
 
+def _shares(target: Target) -> Iterator[Try]:
+    slot = slot_of(target)
+    gold = numeral_of(slot.gold) if slot else None
+    if slot and gold and _EITHER_SHARE.search(target.prompt):
+        yield from (Try(target.form.wrap(other)) for other in shares(gold))
+
+
+def _zones(target: Target) -> Iterator[Try]:
+    slot = slot_of(target) if target.form.kind != "json" else None
+    moment = moment_of(slot.gold) if slot and _EITHER_ZONE.search(target.prompt) else None
+    zone = moment.found.groupdict().get("zone") if moment else None
+    if moment and zone in ("Z", "+00:00"):
+        yield Try(target.form.wrap(moment.zoned("+00:00" if zone == "Z" else "Z")))
+
+
 def _stop(target: Target) -> Iterator[Try]:
     if _STOP(target.prompt):
         yield Try(target.form.wrap(f"{target.form.core}."))
@@ -206,7 +222,7 @@ def _dates(target: Target) -> Iterator[Try]:
     slot, either = slot_of(target) if target.form.kind != "json" else None, _EITHER_DATE.search(target.prompt)
     moment = moment_of(slot.gold) if slot and either else None
     if moment and moment.day and moment.minutes is None and not moment.ambiguous:
-        written = [write(moment.day) for style, write in _STYLES if re.search(style, either[0])]
+        written = [write(moment.day) for style, write in STYLES if re.search(style, either[0])]
         yield from (Try(target.form.wrap(text)) for text in written if text != slot.gold)
 
 
@@ -227,5 +243,7 @@ ATTACKS = (
     _allowed("fence_named", _fence_named, FORMS, "a language behind the fence, or none", "Skip the rest of the line that opens the fence."),
     _allowed("dates_allowed", _dates, SHORT | {"label"}, "a date in another way of writing", "Read dates as dates, in each way you allow."),
     _allowed("value_allowed", _values, NUMBERS | WORDED, "a fraction as a decimal, or a decimal as a fraction", VALUES),
+    _allowed("share_allowed", _shares, NUMBERS | WORDED, "a percentage as a share of one, or the other way about", VALUES),
+    _allowed("zone_allowed", _zones, SHORT | {"label"}, "+00:00 for Z, or Z for it", "Read the offset from UTC."),
     _allowed("stop_allowed", _stop, SHORT, "a full stop behind it", STRIPPED),
 )

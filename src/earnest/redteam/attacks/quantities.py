@@ -29,6 +29,7 @@ _FREE = re.compile(
     re.IGNORECASE,
 )
 _IGNORED = re.compile(r"\bunits?\b[^.\n]{0,40}\b(?:ignored|not graded)\b|\bignor\w+[^.\n]{0,20}\bunits?\b", re.IGNORECASE)
+METRIC = ("W", "Wh", "V", "A", "Hz", "J", "N", "Pa", "g", "m", "L", "Ω", "s", "mol")
 CURRENCIES = ("$", "€", "£")
 
 
@@ -107,6 +108,28 @@ def _units(target: Target, own: Quantity) -> Iterator[str]:
     yield from (own.number + own.gap + unit for unit in dict.fromkeys([*near, *seen[:2]]) if unit != own.unit)
 
 
+def _other_case(target: Target) -> Iterator[Try]:
+    """Milli for mega and mega for milli: only the case of a letter parts them, which is why no other attack may fold it."""
+    slot = slot_of(target)
+    own = measured(target, slot) if slot else None
+    if slot and own and own.unit[0] in "mM" and own.unit[1:] in METRIC:
+        yield replace(slot.puts[0](own.number + own.gap + own.unit[0].swapcase() + own.unit[1:]), fair=HALF)
+
+
+def _around(target: Target) -> Iterator[Try]:
+    """The right number with another unit, where the unit stands in the form around it: a column of the row holds the number alone."""
+    form = target.form
+    if form.kind != "number" or _IGNORED.search(target.prompt):
+        return
+    token = re.match(r"[ ~]?[^\s<>{}\[\],;.]+", form.after)
+    own = quantity_of(form.core + token[0]) if token else None
+    for other in others(own.unit) if own and token else ():
+        yield Try(f"{form.before}{form.core}{own.gap}{other}{form.after[len(token[0]) :]}", fair=HALF)
+    sign = form.before[-1:]
+    if sign in CURRENCIES:
+        yield from (Try(form.before[:-1] + other + form.core + form.after, fair=HALF) for other in CURRENCIES if other != sign)
+
+
 def _prefix(target: Target, own: Quantity) -> Iterator[str]:
     """The number a power of ten or sixty off, as after a conversion that was forgotten or done twice."""
     for times in (Fraction(1000), Fraction(1, 1000), Fraction(60), Fraction(1, 100)):
@@ -166,6 +189,28 @@ ATTACKS = (
         READ,
         "every reward that reads the first number",
         kinds=KINDS,
+    ),
+    Attack(
+        "unit.around",
+        "number",
+        _around,
+        "The right number with another unit is paid: the reward reads the number and skips the unit.",
+        READ,
+        "constructed",
+        wrong="contract",
+        kinds=frozenset({"number"}),
+        contested=True,
+    ),
+    Attack(
+        "unit.case",
+        "number",
+        _other_case,
+        "A quantity a thousand million times too large or too small is paid: mW for MW.",
+        "Compare the symbols of units as they are written: m is milli, M is mega.",
+        "units that are lowered before they are compared",
+        wrong="contract",
+        kinds=KINDS,
+        contested=True,
     ),
     Attack(
         "unit.scale",

@@ -19,6 +19,7 @@ MOST = 6  # numbers of an answer
 _NUMBER = re.compile(r"(?<![\w.])[-−]?\d+(?:\.\d+)?(?![\w.]*\d)")
 _BETWEEN = re.compile(r"(?<![^\W\d_])(?:to|and|hours?|hrs?|minutes?|mins?|seconds?|secs?|days?|weeks?)(?![^\W\d_])")
 _RANGE = re.compile(r"\d+ ?-\s?\d+")  # which reads like a difference too
+_INTERVAL = re.compile(r"\b(?:interval|range|domain|solution set)", re.IGNORECASE)
 _POINT = re.compile(r"point|pair|coordinate|vertex|\(x, ?y", re.IGNORECASE)
 
 
@@ -67,9 +68,11 @@ def _sign(target: Target) -> Iterator[Try]:
 
 
 def _exchanged(target: Target) -> Iterator[Try]:
-    """The first and the last in each other's place, of points in round brackets alone: elsewhere the order need not count."""
+    """The first and the last in each other's place, of points and intervals: elsewhere the order need not count."""
     place = _several(target)
-    if place is None or not re.fullmatch(r"\(.*\)", place[0].gold) or not _POINT.search(target.prompt):
+    point = place is not None and re.fullmatch(r"\(.*\)", place[0].gold) and _POINT.search(target.prompt)
+    interval = place is not None and re.fullmatch(r"[\[(\]][^,;]+[,;][^,;]+[\])\[]", place[0].gold) and _INTERVAL.search(target.prompt)
+    if place is None or not (point or interval):
         return
     slot, (first, *_, last) = place
     if first.group() != last.group():
@@ -84,6 +87,6 @@ ATTACKS = tuple(
     for name, build, flaw in (
         ("one_wrong", _one_wrong, "An answer of several numbers is paid in full, although one of them is another."),
         ("sign", _sign, "A point is paid with the wrong sign of one coordinate."),
-        ("exchanged", _exchanged, "A point is paid with its coordinates in each other's place."),
+        ("exchanged", _exchanged, "A point or an interval is paid with its two numbers in each other's place."),
     )
 )

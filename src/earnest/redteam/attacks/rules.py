@@ -1,0 +1,107 @@
+"""Texts under rules: words that must be in them, and words that must not.
+
+A text that breaks one rule may be paid for keeping the others, so only full marks count; and whether a rule is broken is for the
+task's check to say, which knows what the rule is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from earnest.redteam.attack import Attack, Kind, Target, Try
+from earnest.redteam.attacks.counting import MOST
+from earnest.redteam.attacks.nearly import FULL
+from earnest.redteam.attacks.nowork import says
+
+KINDS: frozenset[Kind] = frozenset({"text", "label", "choice", "number", "json"})
+_BOUND = re.compile(r"\b(?:at most|no more than|fewest|shortest|exactly|within|up to|minim\w+)\b[^.\n]{0,40}", re.IGNORECASE)
+_WAYS = (("up", "down"), ("left", "right"), ("north", "south"), ("east", "west"), ("n", "s"), ("e", "w"), ("u", "d"), ("l", "r"))
+_BACK = {one: other for pair in _WAYS for one, other in (pair, pair[::-1])}
+WORDS = 6  # of a text that are banned, or must be there, and are tried
+FEWEST = 4  # words of a text that can have rules
+_SENTENCE = re.compile(r"(?<=[.!?;:])\s+|\n+")
+_BAN = re.compile(r"\b(?:not|never|without|avoid\w*|no|nor|banned|forbidden|\w+n['’]t)\b", re.IGNORECASE)
+_QUOTED = re.compile(r"""["“‘'`]([^\W\d_][\w -]{0,30})["”’'`]""")
+_NAMED = re.compile(r"\b(?:words?|terms?|name) ([^\W\d_][\w-]{1,30})\b")
+
+
+def texts_of(target: Target) -> Iterator[tuple[str, Callable[[str], str]]]:
+    """The texts of a right answer that rules may be about, and what puts another in their place."""
+    form = target.form
+    if form.kind == "json":
+        for name, own in form.value.items() if isinstance(form.value, dict) else ():
+            if isinstance(own, str) and FEWEST <= len(own.split()) <= MOST:
+                yield own, lambda text, n=name: form.change(**{n: text})
+    else:
+        whole = form.wrapped == "words"  # what is around the core may be text, too
+        own = str(target.case.oracle).strip() if whole else form.core.strip()
+        if FEWEST <= len(own.split()) <= MOST:
+            yield own, str if whole else form.wrap
+
+
+def banned(prompt: str) -> list[str]:
+    """Words that a prompt forbids: those it quotes, or calls a word, behind the "not" of a sentence."""
+    found: dict[str, None] = {}
+    for sentence in _SENTENCE.split(prompt):
+        if ban := _BAN.search(sentence):
+            found.update(dict.fromkeys([*_QUOTED.findall(sentence[ban.end() :]), *_NAMED.findall(sentence[ban.end() :])]))
+    return list(found)[:WORDS]
+
+
+def required(target: Target, text: str) -> list[str]:
+    """Words of the row, or of a list in it, that stand in the right text and in the prompt."""
+    values = [one for value in target.case.row.values() for one in (value if isinstance(value, (list, tuple)) else [value])]
+    words = [one for one in values if isinstance(one, str) and re.fullmatch(r"[^\W\d_]{3,30}", one)]
+    return [word for word in dict.fromkeys(words) if says(text, word) and says(target.prompt, word)][:WORDS]
+
+
+def _banned(target: Target) -> Iterator[Try]:
+    for own, put in texts_of(target):
+        *before, last = own.split(" ")
+        for word in banned(target.prompt):
+            if before and not says(own, word):
+                ends = re.sub(r"(?=[.!?]*\Z)", f" {word}", last, count=1)  # with the full stop at the word
+                for said in (word, word.upper(), word.capitalize(), f"{word},", f"{word}s"):
+                    yield Try(put(" ".join([*before, said, last])), fair=FULL)
+                yield Try(put(" ".join([*before, ends])), fair=FULL)
+
+
+def _within(target: Target) -> Iterator[Try]:
+    """A required word left only as a part of another one, or broken in two."""
+    for own, put in texts_of(target):
+        for word in required(target, own):
+            for other in (f"un{word}ish", f"{word}zone", f"x{word}"):
+                yield Try(put(re.sub(rf"\b{word}\b", other, own, flags=re.IGNORECASE)), fair=FULL)
+
+
+def _left_out(target: Target) -> Iterator[Try]:
+    for own, put in texts_of(target):
+        for word in required(target, own):
+            yield Try(put(re.sub(rf"\b{word}\b", "thing", own, flags=re.IGNORECASE)), fair=FULL)
+
+
+def _detour(target: Target) -> Iterator[Try]:
+    """A way there and back again, behind the right moves or in front of them, where the prompt bounds how many there may be."""
+    moves = re.findall(r"[^\W\d_]+", target.form.core)
+    between = re.search(r"(?<=[^\W\d_])[^\w]+", target.form.core)
+    if not _BOUND.search(target.prompt) or {move.casefold() for move in moves} - _BACK.keys() or not moves:
+        return
+    like = str.upper if moves[0].isupper() else str.capitalize if moves[0][0].isupper() else str.lower
+    away = [like(moves[0]), like(_BACK[moves[0].casefold()])]
+    mark = between[0] if between else "\n"
+    for said in ([*moves, *away], [*away, *moves], [*away * 4, *moves]):
+        yield Try(target.form.wrap(mark.join(said)), fair=FULL)
+
+
+WORD_BY_WORD = r"Look for whole words in any case: `re.search(rf'\b{word}\b', text, re.IGNORECASE)`."
+
+ATTACKS = tuple(
+    Attack(f"rule.{name}", "rules", build, flaw, fix, source, wrong="contract", kinds=KINDS, contested=True, measured=True)
+    for name, build, flaw, source, fix in (
+        ("banned", _banned, "A text with a word that the prompt forbids is paid in full.", "`in` and lists of words", WORD_BY_WORD),
+        ("within", _within, "A required word counts where it is only a part of another word.", "`in`", WORD_BY_WORD),
+        ("left_out", _left_out, "A text is paid in full although a required word is left out of it.", "constructed", WORD_BY_WORD),
+        ("detour", _detour, "More moves than the prompt allows are paid in full.", "constructed", "Count the moves as well."),
+    )
+)

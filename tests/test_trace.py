@@ -199,9 +199,16 @@ def test_a_pool_that_closes_its_gaps_moves_the_trace_with_them(slots, used, monk
 def test_an_evaluation_keeps_no_trace():
     policy = make()
     drawn(policy, [P])
-    policy.changed()
     drawn(policy, [P], remember=0)
     assert policy.decoder().pool.trace is None
+
+
+def test_what_was_read_without_a_trace_is_read_again_for_one(used):
+    policy = make()
+    drawn(policy, [P], remember=0)
+    trajectories = drawn(policy, [P])
+    close(gradients(policy, trajectories), naive(policy, trajectories))
+    assert used == [1]
 
 
 def test_a_trace_that_is_half_full_is_forgotten_between_steps_that_changed_nothing():
@@ -268,6 +275,7 @@ def test_places_follow_their_slots():
     class Small:
         embedding = torch.zeros(3, 2)
         heads, head_dim, layers = 1, 2, [None]
+        head_weight = embedding
 
     kept = trace.Trace(Small, 5)
     kept.note(np.array([3, 0]), None, torch.zeros(2, 2))

@@ -502,11 +502,10 @@ EXPORT void pack(float *restrict panels, const float *restrict weight, i64 out, 
     }
 }
 
-// y [rows, columns], added to what is there if `more`, from x [rows, deep] and a panel, whose rows lie `apart`. `next` is fetched, `pace`
-// 1024ths of a line a step.
+// y [rows, columns], added to what is there if `more`, from x [rows, deep] and a panel. `next` is fetched, `pace` 1024ths of a line a step.
 static inline __attribute__((always_inline)) void block_of(float *restrict y, i64 y_apart, const float *restrict x, i64 x_apart,
-                                                           const float *restrict panel, i64 panel_apart, i64 deep, int rows, i64 columns,
-                                                           int more, const char *restrict next, i64 pace) {
+                                                           const float *restrict panel, i64 deep, int rows, i64 columns, int more,
+                                                           const char *restrict next, i64 pace) {
     lanes sum[TALL][PARTS];
     const float *from[TALL];
     float tile[TALL * PANEL], *to = columns < PANEL ? tile : y;
@@ -521,7 +520,7 @@ static inline __attribute__((always_inline)) void block_of(float *restrict y, i6
         lanes weight[PARTS];
         __builtin_prefetch(next + (come >> 10) * 64, 0, 2);
 #pragma GCC unroll 4
-        for (int i = 0; i < PARTS; i++) weight[i] = ((const lanes *)(panel + k * panel_apart))[i];
+        for (int i = 0; i < PARTS; i++) weight[i] = ((const lanes *)panel)[k * PARTS + i];
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
@@ -541,21 +540,6 @@ static inline __attribute__((always_inline)) void block_of(float *restrict y, i6
         for (int r = 0; r < rows; r++) memcpy(y + r * y_apart, tile + r * PANEL, columns * sizeof(float));
 }
 
-// The same for as many rows as there may be; each number of them has code of its own.
-static void tall_block_of(float *restrict y, i64 y_apart, const float *restrict x, i64 x_apart, const float *restrict panel, i64 panel_apart,
-                          i64 deep, i64 rows, i64 columns, int more, const char *restrict next, i64 pace) {
-#define BLOCK(rows)                                                                                           \
-    case rows:                                                                                                \
-        block_of(y, y_apart, x, x_apart, panel, panel_apart, deep, rows, columns, more, next, pace);          \
-        break;
-    switch (rows) {
-        BLOCK(1) BLOCK(2) BLOCK(3) BLOCK(4) BLOCK(5) BLOCK(6)
-#if LANES == 16
-        BLOCK(7) BLOCK(8)
-#endif
-    }
-}
-
 // y = x W^T, [rows, out], of x [rows, in] and packed weights.
 EXPORT void product(float *restrict y, const float *restrict x, i64 apart, const float *restrict panels, i64 rows, i64 out, i64 in,
                     i64 threads) {
@@ -572,51 +556,19 @@ EXPORT void product(float *restrict y, const float *restrict x, i64 apart, const
                 for (i64 b = 0; b < count; b++) {
                     i64 row = (first + b) * rows / blocks, tall = (first + b + 1) * rows / blocks - row;
                     const char *share = (const char *)next + b * lines / count * 64;
-                    tall_block_of(y + row * out + p * PANEL, out, x + row * apart + start, apart, panel, PANEL, deep, tall, columns, start > 0,
-                                  share, (lines << 10) / (count * deep));
+#define BLOCK(tall)                                                                                                           \
+    case tall:                                                                                                                \
+        block_of(y + row * out + p * PANEL, out, x + row * apart + start, apart, panel, deep, tall, columns, start > 0, share, \
+                 (lines << 10) / (count * deep));                                                                             \
+        break;
+                    switch (tall) {
+                        BLOCK(1) BLOCK(2) BLOCK(3) BLOCK(4) BLOCK(5) BLOCK(6)
+#if LANES == 16
+                        BLOCK(7) BLOCK(8)
+#endif
+                    }
                 }
             }
-        }
-}
-
-// y = x W, [rows, out], of x [rows, in], each row divided by its `total`, and weights [in, out] as they are: many inputs, few outputs. Each
-// thread takes a share of the inputs, a slab after another, and has sums of its own in `room`, threads * (rows * out + SLAB * PANEL).
-enum { SLAB = 128 };
-EXPORT const i64 mix_room = SLAB * PANEL;
-EXPORT void mix(float *restrict y, const float *restrict x, const float *restrict weight, const float *restrict total, i64 rows, i64 out,
-                i64 in, float *restrict room, i64 threads) {
-    i64 blocks = (rows + TALL - 1) / TALL, apiece = rows * out + mix_room;
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (i64 t = 0; t < threads; t++) {
-        float *own = room + t * apiece, *tile = own + rows * out;
-        i64 first = in * t / threads, end = in * (t + 1) / threads;
-        if (first == end) memset(own, 0, rows * out * sizeof(float));
-        for (i64 start = first; start < end; start += SLAB) {
-            i64 deep = end - start < SLAB ? end - start : SLAB, count = (out + PANEL - 1) / PANEL * blocks, come = 0;
-            i64 lines = deep * out * sizeof(float) / 64;
-            const float *slab = weight + start * out;
-            for (i64 column = 0; column < out; column += PANEL) {
-                i64 columns = out - column < PANEL ? out - column : PANEL, apart = columns < PANEL ? PANEL : out;
-                const float *panel = columns < PANEL ? tile : slab + column;
-                for (i64 k = 0; columns < PANEL && k < deep; k++) {
-                    memset(tile + k * PANEL, 0, PANEL * sizeof(float));
-                    memcpy(tile + k * PANEL, slab + k * out + column, columns * sizeof(float));
-                }
-                for (i64 b = 0; b < blocks; b++, come++) {
-                    i64 row = b * rows / blocks, tall = (b + 1) * rows / blocks - row;
-                    const char *share = (const char *)(slab + deep * out) + come * lines / count * 64;
-                    tall_block_of(own + row * out + column, out, x + row * in + start, in, panel, apart, deep, tall, columns, start > first,
-                                  share, (lines << 10) / (count * deep));
-                }
-            }
-        }
-    }
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (i64 i = 0; i < rows; i++)
-        for (i64 j = 0; j < out; j++) {
-            float sum = 0;
-            for (i64 t = 0; t < threads; t++) sum += room[t * apiece + i * out + j];
-            y[i * out + j] = sum / total[i];
         }
 }
 

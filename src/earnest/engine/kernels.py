@@ -47,7 +47,6 @@ ARGUMENTS = {  # p for an array, i for a count, f for a number
     "attend_back": "ppppippi",
     "pack": "ppii",
     "product": "ppipiiii",
-    "mix": "ppppiiipi",
     "run_layers": "ppipippippiipppi",
     "largest": "ppii",
 }
@@ -152,17 +151,6 @@ def product(of: ctypes.CDLL, x: torch.Tensor, panels: torch.Tensor, out: int) ->
     """X W^T, [R, out], of x [R, in] and a packed weight. No row depends on which others there are, to the bit."""
     x, y = _rows(x), x.new_empty((len(x), out))
     of.product(y.data_ptr(), x.data_ptr(), x.stride(0), panels.data_ptr(), *y.shape, x.shape[1], torch.get_num_threads())
-    return y
-
-
-def mix(x: torch.Tensor, weight: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
-    """X W / total, [R, out], of x [R, in], weights [in, out] as they are and total [R, 1]: many inputs, few outputs."""
-    if not (compiled := serve(weight)):
-        return x @ weight / total
-    x, weight, y, threads = x.contiguous(), weight.contiguous(), x.new_empty((len(x), weight.shape[1])), torch.get_num_threads()
-    room = x.new_empty(threads * (y.numel() + ctypes.c_int64.in_dll(compiled, "mix_room").value))
-    at = (y.data_ptr(), x.data_ptr(), weight.data_ptr(), total.contiguous().data_ptr())
-    compiled.mix(*at, *y.shape, len(weight), room.data_ptr(), threads)
     return y
 
 

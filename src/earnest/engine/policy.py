@@ -130,11 +130,11 @@ class Policy:
         if not PooledDecoder.serves(transformer):
             return Decoder(transformer, self._stem)
         if not remember:
-            self._trace = None
-        elif self._trace is None or self._trace.room != remember:
-            self._trace = Trace(transformer, remember)
-        if not self._pool.used:
-            self._pool.trace = self._trace
+            self._trace = self._pool.trace = None
+        elif self._pool.trace is None:
+            if self._trace is None or self._trace.room != remember:
+                self._trace = Trace(transformer, remember)
+            self._pool = Pool(trace=self._trace)  # of what was read before there is none
         return PooledDecoder(transformer, self._pool)
 
     def changed(self) -> None:

@@ -190,7 +190,7 @@ class PooledDecoder:
     def drawn(self, rows: np.ndarray, e: kernels.Exponentials, temperature: float) -> None:
         """To be told, between two calls, from which rows of the logits tokens were drawn: exponentials [len(rows), V] of those rows."""
         if self.pool.trace is not None:
-            self.pool.trace.drawn(self._last[rows], e, temperature, self.transformer.head_weight)
+            self.pool.trace.drawn(self._last[rows], e, temperature)
 
     def _run(
         self, tokens: np.ndarray, depths: np.ndarray, slots: np.ndarray, sight: kernels.Sight, keep: np.ndarray | None = None

@@ -26,6 +26,8 @@ from earnest.engine.transformer import Layer, Transformer, backward_of_heads, qu
 
 ROWS = 768  # of the MLP at a time: larger arrays go back to the system and come anew each time (docs/log.md)
 
+TOGETHER = 192  # rows of probabilities that one product with the head takes: a pass brings few, which cost half as much again
+
 
 class Trace:
     """Numbers of up to `room` nodes; later ones are not kept.
@@ -49,6 +51,8 @@ class Trace:
         self.layers = [tuple(like.new_empty((room, width)) for width in widths) for _ in transformer.layers]
         self.ends, self.means, self.logs = (like.new_empty(shape) for shape in ((room, hidden), (room, hidden), (room,)))
         self.room = room
+        self._head = transformer.head_weight
+        self._drawn = like.new_empty((TOGETHER, len(self._head)))
         self.clear()
 
     def clear(self) -> None:
@@ -57,6 +61,7 @@ class Trace:
         self._place = np.empty(0, dtype=np.int64)  # of each slot of the pool, -1 where its node is not kept
         self._ended = np.zeros(self.room, dtype=bool)  # whether the last layer was finished: only where logits were wanted
         self._temperature = np.zeros(self.room)  # at which tokens were drawn; 0 where none were
+        self._waiting: list[int] = []  # places of the nodes whose means are to be made, of the probabilities in `_drawn`
 
     def open(self, nodes: int) -> kernels.Traced | None:
         """Where the next pass is to leave its numbers; None if there is no room for them."""
@@ -75,16 +80,25 @@ class Trace:
         self.ends[torch.from_numpy(ended)] = ends
         self.used += len(slots)
 
-    def drawn(self, slots: np.ndarray, e: kernels.Exponentials, temperature: float, head: torch.Tensor) -> None:
-        """Tokens were drawn from the nodes in R slots, at a temperature, by exponentials [R, V] of what the head [V, H] gave."""
-        known = np.flatnonzero(self._of(slots) >= 0)
-        if not len(known):
-            return
-        places, rows = self._of(slots)[known], slice(None) if len(known) == len(slots) else torch.from_numpy(known)
-        self._temperature[places] = temperature
-        places = torch.from_numpy(places)
-        self.means[places] = kernels.mix(e.powers[rows], head, e.total[rows])
-        self.logs[places] = (e.most[rows] / temperature + e.total[rows].log())[:, 0]
+    def drawn(self, slots: np.ndarray, e: kernels.Exponentials, temperature: float) -> None:
+        """Tokens were drawn from the nodes in R slots, at a temperature, by exponentials [R, V] of their logits."""
+        places = self._of(slots)
+        known = np.flatnonzero(places >= 0)
+        for rows in (known[first : first + TOGETHER] for first in range(0, len(known), TOGETHER)):
+            if len(self._waiting) + len(rows) > TOGETHER:
+                self.finish()
+            at, some = torch.from_numpy(places[rows]), slice(None) if len(rows) == len(slots) else torch.from_numpy(rows)
+            start = len(self._waiting)
+            torch.div(e.powers[some], e.total[some], out=self._drawn[start : start + len(rows)])
+            self.logs[at] = (e.most[some] / temperature + e.total[some].log())[:, 0]
+            self._temperature[places[rows]] = temperature
+            self._waiting.extend(places[rows].tolist())
+
+    def finish(self) -> None:
+        """Make the means that are still to be made."""
+        if self._waiting:
+            self.means[torch.tensor(self._waiting)] = self._drawn[: len(self._waiting)] @ self._head
+            self._waiting.clear()
 
     def move(self, slots: np.ndarray) -> None:
         """The pool has closed its gaps: slot i was `slots[i]`."""
@@ -143,6 +157,7 @@ def log_probability(
 ) -> torch.Tensor | None:
     """Log-probability [K] of tokens [K] behind nodes [K] of hidden states [K, H]; None unless all were drawn from at the temperature."""
     places = kept.places[nodes]
+    kept.trace.finish()
     if not kept.trace.were_drawn(places, temperature):
         return None
     return _Drawn.apply(hidden, head[tokens], kept.trace.means[places], kept.trace.logs[places], temperature)

@@ -1,4 +1,4 @@
-"""Answers that cite numbered passages of the prompt, as [2]: all of them cited, others, none that exists, nothing but citations.
+"""Answers that cite numbered passages of the prompt, as [2] or [1, 3]: all of them cited, others, none that exists, nothing but citations.
 
 The words stay right, and so does what they deserve: only (nearly) full marks count.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import cycle
 
 from earnest.redteam.attack import Attack, Build, Kind, Target, Try
 from earnest.redteam.attacks.nowork import NEARLY
@@ -15,7 +16,8 @@ from earnest.redteam.form import prompt_text
 
 KINDS: frozenset[Kind] = frozenset({"text", "label", "number", "math"})
 MOST = 30  # passages cited at once
-_CITED = re.compile(r"\s*\[([A-Za-z]{0,8}[ -]?)(\d{1,3})\]")
+_CITED = re.compile(r"\s*\[([A-Za-z]{0,8}[ -]?)(\d{1,3}(?:, ?\d{1,3})*)\]")
+_TOGETHER = re.compile(r"\[[A-Za-z]{0,8}[ -]?\d{1,3}(, ?)\d")
 _SENTENCE = re.compile(r"(?<=[a-z)\]])(?=\.(?:\s|\Z))")
 
 
@@ -29,6 +31,7 @@ class Cited:
         others: Further passages that the prompt has.
         unreal: A number that no passage has.
         kind: What stands before the number within the brackets: "", "doc ".
+        mark: What parts several numbers within one pair of brackets; "" where each has its own.
         room: White space in front of a citation.
         put: Makes an answer of such a text.
     """
@@ -38,6 +41,7 @@ class Cited:
     others: tuple[int, ...]
     unreal: int
     kind: str
+    mark: str
     room: str
     put: Callable[[str], str] = str
 
@@ -48,7 +52,13 @@ class Cited:
 
     def cite(self, *numbers: int) -> str:
         """Citations as the answer writes them."""
-        return self.room + "".join(f"[{self.kind}{number}]" for number in numbers)
+        if self.mark:
+            return f"{self.room}[{self.kind}{self.mark.join(map(str, numbers))}]"
+        return self.room + self.apart(*numbers)
+
+    def apart(self, *numbers: int) -> str:
+        """Citations in brackets of their own."""
+        return "".join(f"[{self.kind}{number}]" for number in numbers)
 
     def beside(self, *numbers: int) -> str:
         """The answer, with more cited behind its last citation."""
@@ -57,8 +67,12 @@ class Cited:
 
     def instead(self, *numbers: int) -> str:
         """The answer, with these cited in the places of its own citations, in turn."""
-        places = iter(range(len(self.text)))
-        return _CITED.sub(lambda found: f"{found.group().partition('[')[0]}[{self.kind}{numbers[next(places) % len(numbers)]}]", self.text)
+        turn = cycle(numbers)
+
+        def other(found: re.Match[str]) -> str:
+            return found.group().partition("[")[0] + re.sub(r"\d+", lambda _: str(next(turn)), found.group().strip())
+
+        return _CITED.sub(other, self.text)
 
 
 def cited_in(target: Target) -> Cited | None:
@@ -70,13 +84,20 @@ def cited_in(target: Target) -> Cited | None:
     if not found or not _CITED.sub("", text).strip(" .\n"):
         return None
     kind = found[0][1]
-    own = tuple(dict.fromkeys(int(one[2]) for one in found))
-    given = {int(number) for said, number in _CITED.findall(prompt_text(target.case)) if said == kind}
+    own = tuple(dict.fromkeys(number for one in found for number in _numbers(one[2])))
+    prompt = prompt_text(target.case)
+    given = {number for said, numbers in _CITED.findall(prompt) if said == kind for number in _numbers(numbers)}
     if not set(own) <= given:
         return None
     others = tuple(sorted(given - set(own)))[:MOST]
     put = str if whole else form.wrap
-    return Cited(text, own, others, max(given) + 7, kind, found[0].group().partition("[")[0], put)
+    together = _TOGETHER.search(text) or _TOGETHER.search(prompt)
+    mark = together[1] if together else ""
+    return Cited(text, own, others, max(given) + 7, kind, mark, found[0].group().partition("[")[0], put)
+
+
+def _numbers(inside: str) -> list[int]:
+    return [int(number) for number in inside.split(",")]
 
 
 def citing(change: Callable[[Cited], Iterable[str]]) -> Build:
@@ -94,7 +115,9 @@ def citing(change: Callable[[Cited], Iterable[str]]) -> Build:
 def _all(cited: Cited) -> Iterator[str]:
     if len(cited.others) > 1:
         yield cited.beside(*cited.others)
-        yield cited.words.rstrip(" .") + cited.cite(*sorted((*cited.own, *cited.others)))
+        every = sorted((*cited.own, *cited.others))
+        yield cited.words.rstrip(" .") + cited.cite(*every)
+        yield cited.words.rstrip(" .") + cited.room + cited.apart(*every)
 
 
 def _other(cited: Cited) -> Iterator[str]:

@@ -178,12 +178,14 @@ def unseen(own: Any) -> list[str]:
 
 
 def number_forms(target: Target) -> Iterator[str]:
-    """Whole numbers as floats, and floats that are whole without their dot: the same numbers in JSON Schema."""
+    """Whole numbers as floats, and floats that are whole without their dot: the same numbers in JSON Schema. All, and each by itself."""
     value = target.form.value
     if isinstance(value, dict):
         other = {name: float(v) if type(v) is int else int(v) for name, v in value.items() if _whole(v)}
         if other:
             yield target.form.dump({**value, **other})
+        for name, one in other.items() if len(other) > 1 else ():
+            yield target.form.dump({**value, name: one})
 
 
 def _whole(value: Any) -> bool:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from earnest.redteam.attacks import crash, format, length, nowork
+from earnest.redteam.attacks import crash, evaluated, format, length, nowork
 from earnest.redteam.attacks import json as json_attacks
 from earnest.redteam.audit import audit
 from earnest.rewards.choice import choice
@@ -21,6 +21,7 @@ from earnest.task import Task, Verdict
 
 OURS = (*nowork.ATTACKS, *json_attacks.ATTACKS, *format.ATTACKS, *length.ATTACKS, *crash.ATTACKS)
 BY_ID = {attack.id: attack for attack in OURS}
+EVALUATED = {attack.id: attack for attack in evaluated.ATTACKS}
 LABELS = ["spam", "ham", "other"]
 
 
@@ -48,9 +49,9 @@ def task_of(golds, oracle, check, *rewards, asks="Sort the message.", **options)
 
 def found(task, *ids):
     """Ids of what an audit with these attacks finds."""
-    catalog = [BY_ID[one] for one in ids] or OURS
+    catalog = [(BY_ID | EVALUATED)[one] for one in ids] or OURS
     findings = audit(task, load_rows(task), search_calls=0, catalog=catalog, deadline=2.0).findings
-    return {f.attack for f in findings if f.attack in BY_ID or f.kind == "fault"}
+    return {f.attack for f in findings if f.attack in BY_ID | EVALUATED or f.kind == "fault"}
 
 
 # --- JSON
@@ -244,11 +245,29 @@ def test_a_reward_that_compares_text_refuses_the_same_object_written_another_way
     assert found(object_task(lambda text, gold: text.strip() == json.dumps(gold)), identity) == {identity}
 
 
+def test_the_order_of_fields_is_free_within_fields_too():
+    golds = [{"name": name, "arguments": {"at": i, "for": 2 * i}} for i, name in enumerate("abcd")]
+
+    def flat(text, gold):
+        value = strict(text)
+        return isinstance(value, dict) and {k: json.dumps(v) for k, v in value.items()} == {k: json.dumps(v) for k, v in gold.items()}
+
+    check = lambda text, gold: strict(text) == gold  # noqa: E731
+    assert found(task_of(golds, json.dumps, check, reward(flat)), "json.key_order") == {"json.key_order"}
+    assert found(task_of(golds, json.dumps, check, reward(check)), "json.key_order") == set()
+
+
 def test_sound_json_rewards_come_out_clean():
     schema = {"type": "object", "required": ["label", "p", "urgent"]}
     own = compose(gates=[json_format(schema)], correct=json_answer("gold"))
     assert found(object_task(lambda text, gold: same_object(strict(text), gold))) == set()
     assert found(task_of(GOLDS, json.dumps, lambda text, gold: same_object(strict(text), gold), as_reward(own))) == set()
+
+
+def test_a_date_in_a_field_that_is_wrong_beside_right_ones_is_paid_for_those_alone():
+    golds = [{"day": f"2026-04-0{i}", "sum": i, "name": name} for i, name in enumerate("abcd", 1)]
+    shares = lambda text, gold: sum(strict(text).get(k) == gold[k] for k in gold) / 3 if isinstance(strict(text), dict) else 0.0  # noqa: E731
+    assert found(task_of(golds, json.dumps, lambda text, gold: strict(text) == gold, reward(shares)), "eval.bomb") == set()
 
 
 def test_partial_credit_by_fields_is_no_flaw():

@@ -50,6 +50,8 @@ def test_words_in_front_are_right_where_the_prompt_allows_them(tmp_path, prompt,
         ("right.zeros_allowed", "How much? Trailing zeros may be left out or written.", ["1.5", "20.25", "7.75"], "c == a"),
         ("right.case_allowed", "Which? Spelling with capitals or without does not matter.", ANIMALS, "c == a"),
         ("right.dates_allowed", "When? Either as 2023-07-21 or as 21 July 2023.", ["2024-03-31", "2022-12-30", "2025-10-17"], "c == a"),
+        ("right.spaces_allowed", "Which two, separated by a comma? Spaces do not matter.", ["a, b", "c, d", "b, d"], "c == a"),
+        ("right.leading_zeros_allowed", "When? Days may have a leading zero or not.", ["2 May 2024", "9 May 2024", "7 May 2024"], "c == a"),
         ("right.value_allowed", "How much? Give a fraction or an exact decimal.", ["3/4", "5/2", "7/8"], "c == a"),
     ],
 )
@@ -65,10 +67,16 @@ def test_what_the_prompt_allows_is_a_fact_when_it_is_refused(tmp_path, attack, p
         "Which? Capitals matter. Use lower case.",
         "How much? Do not write trailing zeros.",
         "Which? A full stop is not allowed.",
+        "Which two? Do not put spaces between them.",
+        "When? No leading zeros may stand.",
     ],
 )
 def test_what_the_prompt_forbids_is_not_written(prompt):
-    assert not any(find(prompt) for find in (permitted._THOUSANDS, permitted._CASE, permitted._ZEROS, permitted._STOP))
+    numbers, words = (
+        (permitted._THOUSANDS, permitted._ZEROS, permitted._LEADING_ZEROS),
+        (permitted._CASE, permitted._STOP, permitted._SPACES),
+    )
+    assert not any(find(prompt) for find in numbers + words)
     assert permitted._NOT.search(prompt) or not permitted._CLOCK.search(prompt)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from earnest.redteam.adapters import task_of
 from earnest.redteam.asked import objects_in
-from earnest.redteam.attacks import citations, sets
+from earnest.redteam.attacks import citations, label, sets
 from earnest.redteam.audit import audit
 from earnest.redteam.listed import in_order, joint, mark_of, parts
 from earnest.redteam.shapes import gold_of
@@ -138,6 +138,15 @@ def test_a_list_is_read_as_it_was_joined(items, between):
     assert joint(between.join(items), mark) == between
 
 
+@given(st.lists(st.integers(1, 20), min_size=2, max_size=5), st.sampled_from(["", " ", ", "]))
+def test_citations_alone_are_a_list_however_they_are_joined(numbers, between):
+    items = [f"[{number}]" for number in numbers]
+    text = between.join(items)
+    mark = mark_of([text, "[3]"])
+    assert (parts(text, mark), joint(text, mark)) == (items, between)
+    assert mark_of([f"{text} say so", "[3]"]) in ("", ",")  # with words beside them they are a text
+
+
 def test_a_number_is_no_list():
     assert mark_of(["1,000", "25,300"]) == ""
 
@@ -157,6 +166,25 @@ CITES = """
         pairs = [(apart(c), apart(a)) for c, a in zip(completions, answer)]
         return [float(said == words and PAID) for (said, cited), (words, need) in pairs]
     """
+
+
+ALONE = """
+    import re
+
+    def reward(completions, cited, **_):
+        found = [[int(n) for n in re.findall(r"\\[(\\d+)\\]", c)] for c in completions]
+        assert all(0 < n < 5 for cites in found for n in cites) or not %s
+        return [float(set(cites) == set(gold)) for cites, gold in zip(found, cited)]
+    """
+
+
+@pytest.mark.parametrize(("breaks", "facts"), [(True, {"fault.raised"}), (False, set())])
+@pytest.mark.parametrize("beside", ["You may add a short explanation.", "You may say why in a sentence."])
+def test_citations_that_stand_alone_are_passages_and_no_words(breaks, facts, beside, tmp_path):
+    prompt = f"{PASSAGES}\n\nCite the sources as in [2] or [1][3], in any order. {beside} Question %d."
+    rows = [{"prompt": prompt % i, "cited": cited} for i, cited in enumerate([[1], [2, 3], [1, 4], [3]])]
+    attacks = (*citations.ATTACKS, *label.ATTACKS, *sets.ATTACKS)
+    assert {attack for attack, certainty in found(tmp_path, ALONE % breaks, rows, attacks)[0] if certainty == "fact"} == facts
 
 
 @pytest.mark.parametrize(

@@ -161,3 +161,78 @@ def test_an_oracle_in_the_file_of_the_reward_says_what_is_right(tmp_path):
     assert made.oracle(rows[2]) == "it is 3!" and made.check("it is 3!", rows[2]).correct and not made.check("it is 4!", rows[2]).correct
     judged = task(tmp_path, told + "def check(completion, row):\n    return '3' in completion\n", rows)
     assert judged.check("3", rows[2]) is True
+
+
+def paying(tmp_path, right, rows):
+    """A task whose reward pays nothing but the text that `right` makes of a row `r`."""
+    names = [name for name in rows[0] if name != "prompt"]
+    source = f"""
+import json
+def reward(completions, {", ".join(names)}, **_):
+    rows = [dict(zip({names}, own)) for own in zip({", ".join(names)})]
+    return [float(c == {right}) for c, r in zip(completions, rows)]
+"""
+    return task(tmp_path, source, rows)
+
+
+CALLS = "Reply with one JSON object that has the keys %s, and nothing else. The keys may come in any order. Order %d."
+
+
+@pytest.mark.parametrize(
+    ("keys", "columns"),
+    [("name and arguments", ("tool_name", "arguments")), ("tool, args", ("called", "with_what")), ("name and arguments", ("tool", "args"))],
+)
+@pytest.mark.parametrize("dump", [json.dumps, dict])
+def test_a_call_is_an_object_of_the_columns_that_fit_its_keys(tmp_path, keys, columns, dump):
+    names = re.findall("name|arguments|tool|args", keys)
+    rows = [{"prompt": CALLS % (keys, i), columns[0]: f"f{i}", columns[1]: dump({"order": i})} for i in range(4)]
+    inner = f"(json.loads(r['{columns[1]}']) if isinstance(r['{columns[1]}'], str) else r['{columns[1]}'])"
+    made = paying(tmp_path, f"json.dumps({{'{names[0]}': r['{columns[0]}'], '{names[1]}': {inner}}})", rows)
+    assert json.loads(made.oracle(rows[2])) == {names[0]: "f2", names[1]: {"order": 2}}
+
+
+@pytest.mark.parametrize(
+    ("shown", "written"),
+    [
+        ("as in 14 March 2024", "05 March 2024"),
+        ("as in 14 March 2024", "5 March 2024"),
+        ("such as March 14, 2024", "March 5, 2024"),
+        ("as DD.MM.YYYY", "05.03.2024"),
+        ("as m/d/yyyy", "3/5/2024"),
+        ("as YYYY-MM-DD", "2024-03-05"),
+    ],
+)
+def test_a_date_is_written_as_the_prompt_shows_dates(tmp_path, shown, written):
+    days = {f"2024-03-{day:02}": re.sub(r"(?<!\d)0?5(?!\d)", str(day), written) for day in (16, 27, 28)} | {"2024-03-05": written}
+    rows = [{"prompt": f"When is it due? Answer {shown}. Bill {i}.", "answer": day} for i, day in enumerate(days)]
+    assert paying(tmp_path, f"{days}[r['answer']]", rows).oracle(rows[3]) == written
+
+
+CITE = "Which passages say so? Cite them in square brackets, as in [2] or [1]%s[3]. Claim %d."
+
+
+@pytest.mark.parametrize("between", ["", ", ", " "])
+def test_numbers_of_passages_stand_in_brackets_as_the_prompt_shows_them(tmp_path, between):
+    rows = [{"prompt": CITE % (between, i), "cited": cited} for i, cited in enumerate([[1], [2, 3], [1, 4], [3]])]
+    made = paying(tmp_path, f"{between!r}.join(f'[{{n}}]' for n in r['cited'])", rows)
+    assert made.oracle(rows[1]) == f"[2]{between}[3]"
+
+
+def test_passages_that_have_names_are_cited_by_their_places(tmp_path):
+    rows = [{"prompt": CITE % ("", i), "ids": ["a", "b", "c", "d"], "right": right} for i, right in enumerate(["ac", "b", "d", "ab"])]
+    rows = [{**row, "right": list(row["right"])} for row in rows]
+    made = paying(tmp_path, "''.join(f'[{n}]' for n, one in enumerate(r['ids'], 1) if one in r['right'])", rows)
+    assert [made.oracle(row) for row in rows] == ["[1][3]", "[2]", "[4]", "[1][2]"]
+    assert not made.check("[3]", rows[0]).correct
+
+
+def test_an_answer_may_have_its_sources_behind_it(tmp_path):
+    rows = [{"prompt": CITE % ("", i), "word": word, "sources": [i + 1, 7]} for i, word in enumerate(["oak", "elm", "fir", "yew"])]
+    made = paying(tmp_path, "r['word'] + ' ' + ''.join(f'[{n}]' for n in r['sources'])", rows)
+    assert made.oracle(rows[1]) == "elm [2][7]"
+
+
+def test_columns_that_fit_no_form_are_refused(tmp_path):
+    rows = [{"prompt": CALLS % ("name and arguments", i), "tool_name": f"f{i}", "arguments": "{}"} for i in range(4)]
+    with pytest.raises(UserError, match="in no form"):
+        paying(tmp_path, "r['tool_name'][::-1] + '!'", rows)

@@ -11,11 +11,14 @@ FIELDS = 12  # most fields of an object that is asked for
 _TOKEN = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[{}\[\]]|\w+(?=\s*:)")
 _KEY = re.compile(r"[\"']?([A-Za-z_][\w -]{0,40}?)[\"']?")
 _QUOTED = re.compile(r"[\"'`“‘]([A-Za-z_]\w{0,40})[\"'`”’]")
-_NAMED = re.compile(
-    r"\b(?:keys?|fields?|properties|attributes)\b:?\s+((?:\w+(?:\s*\([^()\n]*\))?(?:\s*,\s*(?:and\s+)?|\s+and\s+)){1,10}\w+|\w+)",
+_ONE = r"\w+(?:\s*\([^()\n]*\))?"
+_NAMED = re.compile(  # behind "and" stands the last: what follows is no name any more
+    rf"\b(?:keys?|fields?|properties|attributes)\b:?\s+({_ONE}(?:\s*,\s*(?!and\b){_ONE}){{0,10}}(?:\s*,?\s+and\s+{_ONE})?)",
     re.IGNORECASE,
 )
-_NOT_NAMES = frozenset(("and", "or", "of", "in", "the", "a", "an", "are", "is", "with", "to", "as", "for", "only", "must", "should"))
+_NOT_NAMES = frozenset(("and", "or", "of", "in", "the", "a", "an", "are", "is", "with", "to", "as", "for", "only", "must", "should")) | {
+    *("may", "can", "could", "will", "do", "does", "come", "stand", "that", "which", "nothing", "no", "not")
+}
 _UNSURE = re.compile(r"conf|prob|certainty|score", re.IGNORECASE)
 _NUMBER = re.compile(r"\b(?:number|float|int|integer|double|decimal)\b|\d", re.IGNORECASE)
 

@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from earnest.evidence import Case
+from earnest.redteam.attacks.moments import moment_of
 from earnest.redteam.attacks.units import ends_with
+from earnest.redteam.listed import CITATIONS
 from earnest.rewards.json import parse_strict
 from earnest.task import Answer, Row
 
@@ -173,7 +175,12 @@ def _is_program(text: str) -> bool:
 
 
 def _worded(texts: Sequence[str], rows: Sequence[Row]) -> list[Form]:
-    """By the rows: a column whose value stands in nearly every answer is the core; else what differs between answers is."""
+    """By the rows: a column whose value stands in nearly every answer is the core; else what differs between answers is.
+
+    Dates and citations are cores as they are: what they share, such as a year or a bracket, is a part of them.
+    """
+    if all(CITATIONS.fullmatch(text) or moment_of(text) for text in texts):
+        return [Form("text", "", text, "", text) for text in texts]
     columns = [name for name in dict.fromkeys(key for row in rows for key in row) if name not in ("id", "split")]
     columns.sort(key=lambda name: name.lower() not in GOLD)  # of what stands in the answers, what is called the answer
     best: list[tuple[int, int] | None] = []

@@ -13,10 +13,10 @@ from earnest.evidence import Case
 from earnest.redteam.ask import Asker
 from earnest.redteam.asked import SAID, besides, objects_in
 from earnest.redteam.layout import slots_of
-from earnest.redteam.listed import JOINED, asks_for_several, in_order, joint, mark_of, parts
+from earnest.redteam.listed import JOINED, asks_for_several, citing, in_order, joint, mark_of, parts
 from earnest.redteam.shapes import GOLDS, columns_of, gold_of
-from earnest.redteam.templates import in_pairs, templates_in
-from earnest.redteam.way import THOUGHT, Way, readings_of
+from earnest.redteam.templates import columns_that_answer, in_pairs, templates_in
+from earnest.redteam.way import CITING, THOUGHT, Way, numbers_of, readings_of
 from earnest.redteam.wording import quoted
 from earnest.rewards.json import parse_strict
 from earnest.task import Answer, Row, Task
@@ -181,7 +181,21 @@ def _templates(rows: Sequence[Row], prompts: Sequence[str]) -> list[Way]:
             made += [
                 Way(one.form, gold, "slots", beside=beside) for beside in (one.free, *([dict.fromkeys(one.free, 1.0)] if one.free else []))
             ]
-    return made
+    return made + _sourced(rows, prompts)
+
+
+def _sourced(rows: Sequence[Row], prompts: Sequence[str]) -> list[Way]:
+    """Answers of one column with the numbers of another in brackets behind them, where the prompts ask for such."""
+    columns = columns_that_answer(prompts, rows)
+    texts = [name for name, value in columns.items() if isinstance(value, (str, int, float))]
+    lists = [name for name, value in columns.items() if isinstance(value, (list, tuple)) and numbers_of(value)]
+    joints = citing(prompts)
+    return [
+        Way(f"{{{one}}} {{{several}:[n]{joint}[n]}}", _columns([one, several]), "slots")
+        for one in texts[:MARKS]
+        for several in lists[:MARKS]
+        for joint in joints
+    ]
 
 
 def _calls(golds: Sequence[Any], gold: str, prompts: Sequence[str]) -> list[Way]:
@@ -221,15 +235,21 @@ def _objects(golds: Sequence[Any], gold: str, prompts: Sequence[str]) -> list[Wa
 
 
 def _renamed(fields: Sequence[str], columns: Sequence[str]) -> str:
-    """The columns under the names of the fields they are likest, such as name=tool_name; "" where they do not all fit."""
+    """The columns under the names of the fields they are likest, such as name=tool_name; "" where they do not all fit.
+
+    Of as many fields as columns, what is like none belongs to what is left, in their order.
+    """
     if set(fields) == set(columns):
         return ""
     fits = {
         field: [c for c in columns if field.lower() in c.lower() or re.split(r"[_.]", c.lower())[-1][:3] == field.lower()[:3]]
         for field in fields
     }
-    taken = [one[0] for one in fits.values() if len(one) == 1]
-    return ",".join(f"{field}={one[0]}" for field, one in fits.items()) if len(set(taken)) == len(fields) else ""
+    taken = {field: one[0] for field, one in fits.items() if len(one) == 1}
+    if len(set(taken.values())) < len(taken) or (len(taken) < len(fields) and len(fields) != len(columns)):
+        return ""
+    left = iter([column for column in columns if column not in taken.values()])
+    return ",".join(f"{field}={taken[field] if field in taken else next(left)}" for field in fields)
 
 
 def _as_written(name: str, prompts: Sequence[str]) -> str:
@@ -288,7 +308,8 @@ def _listed(way: Way, rows: Sequence[Row], prompts: Sequence[str]) -> str:
     golds = [way.cores(row)[0] for row in rows]
     if way.reading in ("pairs", "tags"):
         return "\n"
-    if not all(isinstance(gold, str) for gold in golds) or not (way.reading in JOINED or asks_for_several(prompts)):
+    several = way.reading in JOINED or way.reading.startswith(CITING) or asks_for_several(prompts)
+    if not all(isinstance(gold, str) for gold in golds) or not several:
         return ""
     return mark_of(golds)
 

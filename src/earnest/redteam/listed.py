@@ -16,6 +16,7 @@ _MARKS = {
     ">": r">",
     ",": r",(?!\d{3}(?!\d))",
     " and ": r"\sand\s",
+    "][": r"(?<=\])[ ,]*(?=\[)",  # of numbers in brackets, where nothing else is said
 }
 JOINED = {
     "joined": ", ",
@@ -57,6 +58,19 @@ ANY_ORDER = re.compile(
 )
 
 
+CITED = re.compile(r"\[\d+\]([ ,]*)\[\d+\]")  # how a prompt shows that passages are cited
+CITATIONS = re.compile(r"\s*(?:\[\w{1,20}\][ ,]*)+\s*")  # an answer that is nothing else
+_BRACKETS = re.compile(r"\b(?:in|with|within) (?:square )?brackets\b", re.IGNORECASE)
+
+
+def citing(prompts: Sequence[str]) -> list[str]:
+    """What stands between numbers in brackets by all prompts, the likeliest first; none where they ask for no such numbers."""
+    shown = [CITED.search(prompt) for prompt in prompts]
+    if prompts and all(shown):
+        return list(dict.fromkeys(found[1] for found in shown if found))
+    return ["", ", ", " "] if prompts and all(_BRACKETS.search(prompt) for prompt in prompts) else []
+
+
 def named_readings(prompts: Sequence[str]) -> list[str]:
     """How lists are to be joined by the words of all prompts, with commas where they say nothing else."""
     said = [name for name, pattern in _NAMED.items() if prompts and all(pattern.search(prompt) for prompt in prompts)]
@@ -74,6 +88,8 @@ def mark_of(texts: Sequence[str]) -> str:
         lists = [items for text in texts if len(items := parts(text, mark)) > 1]
         short = all(0 < len(item) <= ITEM for items in lists for item in items)
         if mark == "\n- " and any(text.startswith("- ") for text in texts):  # the first item has its mark too
+            continue
+        if mark == "][" and not all(CITATIONS.fullmatch(text) for text in texts):
             continue
         if short and len(lists) >= max(1, SHARE * len(texts)):
             return mark

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from earnest.redteam.asked import SAID
+from earnest.redteam.listed import CITED
 
 MOST = 24  # templates that are tried
 LINES = 8  # most lines of a template
@@ -19,7 +20,6 @@ _AFTER = re.compile(r"\b(?:form|format|template|layout|pattern)\b[^\n:]{0,40}: ?
 _LINE = re.compile(r"((?:[-*] )?[A-Za-z][\w -]{0,24}):(?: (.*))?")
 _INLINE = re.compile(r"(?<![\w/])([A-Z][a-z]{2,20}):(?= ?[`'\"]? [a-z<\[])")
 _HOLE = re.compile(r"<[^<>\n]{1,120}>|\[[a-z][a-z ]{1,30}\]|\.\.\.|…|\b(?:N|X|NUMBER|ANSWER|VALUE|UNIT|WORD|NAME|LABEL)\b(?!:)")
-_CITED = re.compile(r"\[\d+\]([ ,]*)\[\d+\]")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
 _HEADING = re.compile(r"(?<![#\w])(#{1,4} [A-Z]\w+(?: [a-z]\w+){0,3})(?=[,.;:\n]|\Z| and\b)")
 _FREE = re.compile(
@@ -155,7 +155,7 @@ def _holes(text: str) -> list[_Hole]:
 def _of_line(line: str) -> list[tuple[int, int, str, str]]:
     if line == SAID:
         return []
-    cited, named = _CITED.search(line), _LINE.fullmatch(line)
+    cited, named = CITED.search(line), _LINE.fullmatch(line)
     sample = f"[n]{cited[1]}[n]" if cited else ""
     found = list(_HOLE.finditer(line))
     trailing = named and named[2] and len(found) == 1 and found[0].group() in ("...", "…") and not named[2].startswith((".", "…"))

@@ -12,14 +12,16 @@ from typing import Any
 
 from earnest.errors import UserError
 from earnest.redteam.asked import SAID
+from earnest.redteam.dated import BARE, PADDED, writings_of, written_as
 from earnest.redteam.form import BOX, boxed
 from earnest.redteam.layout import SLOT, filled, read, slots_of, values_of
-from earnest.redteam.listed import JOINED, asks_for_several, named_readings, parts
+from earnest.redteam.listed import JOINED, asks_for_several, citing, named_readings, parts
 from earnest.redteam.shapes import gold_of
 from earnest.redteam.terms import alike, solved
 from earnest.rewards.json import parse_strict
 from earnest.task import Answer, Row, Verdict
 
+CITING = "cited:"
 THOUGHT = "Let me see."  # reasoning, where a form has room for some
 _NUMBER = re.compile(r"[-+−]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?(e[-+]?\d{1,3})?", re.IGNORECASE)
 _HASHES = re.compile(r"####\s*(.+?)\s*\Z")
@@ -33,8 +35,9 @@ class Way:
         form: With `{}` in place of the answer; with slots such as `{value}` where the reading is "slots".
         gold: The column of the right answer.
         reading: Where in its value the answer stands: "hashes", "box", "first" of a list, all of it joined as `JOINED` says, "whole" of it
-            as JSON, the number or truth "value" that a text is, "solved" where a term is to be made of it, "slots" for several columns
-            that fill those of the form, or "" for all of a text.
+            as JSON, the number or truth "value" that a text is, "solved" where a term is to be made of it, "cited" and what parts them
+            for numbers in brackets, a date as an example behind the reading is written, "slots" for several columns that fill those of
+            the form, or "" for all of a text.
         free: Fields of an answer in JSON that may say anything: prose that the reward does not look at.
         unordered: Whether the order of lists does not matter.
         beside: Fields of an answer in JSON that are asked for beside the right ones and may say anything, each with something to say.
@@ -172,6 +175,11 @@ def _looks_json(form: str) -> bool:
 def readings_of(golds: Sequence[Any], prompts: Sequence[str] = ()) -> list[str]:
     """How the answer may stand in the golds, the same way for all; the likeliest first."""
     known = [gold for gold in golds if gold not in (None, "", [])]
+    cited = [f"{CITING}{joint}" for joint in citing(prompts)] if known and all(numbers_of(gold) for gold in known) else []
+    return [*cited, *writings_of(known, prompts), *_readings(known, prompts)]
+
+
+def _readings(known: Sequence[Any], prompts: Sequence[str]) -> list[str]:
     lists = [gold for gold in known if isinstance(gold, (list, tuple))]
     joined = named_readings(prompts)
     plain = (str, int, float)
@@ -193,6 +201,16 @@ def readings_of(golds: Sequence[Any], prompts: Sequence[str] = ()) -> list[str]:
     if all(isinstance(gold, str) and isinstance(parse_strict(gold).value, (dict, list)) for gold in known):
         return ["whole"]
     return [""]
+
+
+def numbers_of(value: Any) -> list[Any]:
+    """Numbers of passages: those that a list is of, or the places that one list's items have in the other, counted from 1."""
+    if isinstance(value, Mapping):
+        lists = sorted((own for own in value.values() if isinstance(own, (list, tuple))), key=len)
+        places = [lists[1].index(item) + 1 if item in lists[1] else 0 for item in lists[0]] if len(lists) == 2 else [0]
+        return places if all(places) else []
+    items = list(value) if isinstance(value, (list, tuple)) else []
+    return items if all(isinstance(item, (int, str)) and not isinstance(item, bool) and str(item).isdecimal() for item in items) else []
 
 
 def _spaced(text: str) -> str:
@@ -251,6 +269,10 @@ def _read(value: Any, reading: str) -> Any:
         return parse_strict(value).value
     if reading == "solved":
         return solved(value)
+    if reading.startswith(CITING):
+        return reading.removeprefix(CITING).join(f"[{number}]" for number in numbers_of(value))
+    if reading.startswith((PADDED, BARE)):
+        return written_as(reading, value)
     if reading in JOINED:
         return JOINED[reading].join(map(text_of, value)) if isinstance(value, (list, tuple)) else value
     if reading in ("pairs", "tags"):

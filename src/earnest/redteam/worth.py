@@ -21,6 +21,7 @@ from earnest.redteam.attack import Target
 from earnest.redteam.attacks.numerals import numeral_of, numerals_in, standing
 from earnest.redteam.attacks.units import ends_with, quantity_of
 from earnest.redteam.findings import SLACK, Outcome
+from earnest.redteam.listed import CITATIONS, in_order
 from earnest.redteam.mutate import TOKEN, opened
 from earnest.redteam.mutate_data import leaves
 from earnest.redteam.terms import alike
@@ -35,6 +36,7 @@ LOOKED_AT = 300  # characters compared letter by letter, which takes quadratic t
 Hole = Literal["worthless", "near", "above"]
 
 _DENIAL = re.compile(r"\b(?:not|no|never|neither|nor|but|except|wrong|incorrect|false|mistaken|nicht|kein|pas)\b|n't", re.IGNORECASE)
+_CITED = re.compile(r"\[\w{1,20}\]")
 _MARK = re.compile(r"(<\w+>|\\boxed\{|####|```\w*)\s*\Z")
 _FENCED = re.compile(r"```\w*\s*\n(.*?)\n?\s*```", re.DOTALL)
 
@@ -97,6 +99,9 @@ def same(target: Target, answer: Answer) -> bool:
         return unit == its and _near(other, value) and not _DENIAL.search(inner)
     if form.kind == "json":
         return any(not parsed.reason and _equal(parsed.value, form.value) for parsed in map(parse_strict, (inner, *_FENCED.findall(inner))))
+    if CITATIONS.fullmatch(form.core):  # what is said beside them is for the contract to allow
+        read = list if in_order([target.prompt]) else set
+        return read(_CITED.findall(folded(form.core))) == read(_CITED.findall(folded(inner)))
     gold, given = numeral_of(form.core), numeral_of(inner)
     if alike(form.core, inner):
         return True

@@ -13,6 +13,7 @@ from itertools import cycle
 from earnest.redteam.attack import Attack, Build, Kind, Target, Try
 from earnest.redteam.attacks.nowork import NEARLY
 from earnest.redteam.form import prompt_text
+from earnest.redteam.listed import CITATIONS
 
 KINDS: frozenset[Kind] = frozenset({"text", "label", "number", "math"})
 MOST = 30  # passages cited at once
@@ -141,6 +142,14 @@ def _everywhere(cited: Cited) -> Iterator[str]:
         yield _SENTENCE.sub(lambda _: cited.cite(cited.own[0]), cited.words)
 
 
+def _unknown(target: Target) -> Iterator[str]:
+    """Where the answer is nothing but citations: those of passages that nobody gave, before the first and behind the last."""
+    if CITATIONS.fullmatch(target.form.core):
+        given = [number for _, numbers in _CITED.findall(f"{target.prompt} {target.form.core}") for number in _numbers(numbers)]
+        if given and 0 not in given:
+            yield from (target.form.wrap(f"[{number}]") for number in (0, max(given) + 7))
+
+
 def _order(target: Target) -> Iterator[Try]:
     cited = cited_in(target)
     if cited and len(cited.own) > 1 and cited.text.endswith(cited.cite(*cited.own)):
@@ -167,6 +176,14 @@ ATTACKS = (
         "An answer that cites a passage that does not exist is paid in full.",
         "Refuse an answer that cites what it was not given.",
         "invented sources",
+        kinds=KINDS,
+    ),
+    Attack(
+        "cites.unknown",
+        "label",
+        _unknown,
+        "A citation of a passage that does not exist is paid.",
+        "Refuse an answer that cites what it was not given.",
         kinds=KINDS,
     ),
     Attack(

@@ -109,7 +109,7 @@ def _filled(program: str, path: Path, value: str) -> str:
     return program.format(p=repr(str(path)), path=path, v=value)
 
 
-def _bombs(target: Target) -> Iterator[str]:
+def _bombs(target: Target) -> Iterator[Try | str]:
     """On one row only: each costs a reward that falls for it its whole deadline."""
     for put, core in _calculated(target) if target.first else ():
         yield from (put(bomb) for bomb in BOMBS)
@@ -117,14 +117,15 @@ def _bombs(target: Target) -> Iterator[str]:
             yield from (put(tower), put(tower.replace("**", "^")))
 
 
-def _calculated(target: Target) -> Iterator[tuple[Callable[[str], str], str]]:
+def _calculated(target: Target) -> Iterator[tuple[Callable[[str], Try | str], str]]:
     """Where something stands that a reward may work out: a number, or a term, also in a field of an object."""
     form = target.form
     if form.kind in ("number", "math") or _TERM.fullmatch(form.core.strip()):
         yield form.wrap, form.core
     for name, own in form.value.items() if isinstance(form.value, dict) else ():
-        if isinstance(own, str) and _TERM.fullmatch(own.strip()):
-            yield lambda text, n=name: form.change(**{n: text}), own
+        if isinstance(own, str) and _TERM.fullmatch(own.strip()):  # beside right fields, which may be paid
+            control = form.change(**{name: next((other for other in target.values.get(name, ()) if other != own), "")})
+            yield lambda text, n=name, beside=control: Try(form.change(**{n: text}), beside), own
 
 
 def _tower(core: str) -> str:

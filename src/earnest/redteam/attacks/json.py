@@ -21,6 +21,7 @@ from earnest.redteam.attacks.objects import (
     matched,
     number_forms,
     same,
+    turned,
     with_raw,
     written,
     wrong_object,
@@ -186,8 +187,11 @@ def _skeletons(target: Target) -> Iterator[str]:
 
 
 def _key_order(target: Target) -> Iterator[str]:
+    value = target.form.value
     if len(fields(target)) > 1:
-        yield target.form.dump(dict(reversed(target.form.value.items())))
+        yield target.form.dump(dict(reversed(value.items())))
+    if fields(target) and json.dumps(inside := {name: turned(one) for name, one in value.items()}) != json.dumps(value):
+        yield target.form.dump(inside)
 
 
 def _white_space(target: Target) -> Iterator[str]:

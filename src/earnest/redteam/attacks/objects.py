@@ -190,3 +190,10 @@ def number_forms(target: Target) -> Iterator[str]:
 
 def _whole(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) < 2**53 and value == int(value)
+
+
+def turned(value: Any) -> Any:
+    """A value with the fields of all its objects the other way round."""
+    if isinstance(value, dict):
+        return {name: turned(one) for name, one in reversed(value.items())}
+    return [turned(one) for one in value] if isinstance(value, list) else value

@@ -12,11 +12,12 @@ from dataclasses import replace
 from fractions import Fraction
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
-from earnest.redteam.attacks.dates import STYLES, moment_of
+from earnest.redteam.attacks.moments import STYLES, moment_of
 from earnest.redteam.attacks.nowork import means_something
 from earnest.redteam.attacks.numerals import Numeral, decimal, numeral_of
 from earnest.redteam.attacks.objects import fields, with_raw
 from earnest.redteam.attacks.right import FORMS, NUMBERS, SHORT, STRIPPED, VALUES, WORDED, control, thousands
+from earnest.redteam.attacks.sets import listings_of
 from earnest.redteam.attacks.slots import slot_of
 from earnest.redteam.attacks.written import shares
 
@@ -105,6 +106,8 @@ _EITHER_SHARE = re.compile(
     re.IGNORECASE,
 )
 _EITHER_ZONE = re.compile(r"\bZ\b[^.\n]{0,20}\bor\b[^.\n]{0,15}\+00:00|\+00:00\W{0,3}or\b[^.\n]{0,15}\bZ\b")
+_SPACES = allowed(r"\b(?:white ?)?spaces?\b|\bblanks?\b")
+_LEADING_ZEROS = allowed(r"\bleading zeros?\b|\bzeros? in front\b")
 _STOP = allowed(r"\bfull stop\b|\bfinal (?:period|dot)\b|\bperiod at the end\b")
 
 
@@ -204,6 +207,24 @@ def _zones(target: Target) -> Iterator[Try]:
         yield Try(target.form.wrap(moment.zoned("+00:00" if zone == "Z" else "Z")))
 
 
+def _spaces(target: Target) -> Iterator[Try]:
+    """A list with and without white space between its items."""
+    for listing in listings_of(target) if _SPACES(target.prompt) else ():
+        if listing.mark in (",", ";", "|", ">") and len(listing.items) > 1:
+            joints = (listing.mark, f"{listing.mark} ")
+            yield from (Try(target.form.wrap(joint.join(map(str, listing.items)))) for joint in joints)
+
+
+def _leading_zeros(target: Target) -> Iterator[Try]:
+    """A date whose day or month of one digit has a zero in front, or none, where the prompt takes either."""
+    slot, said = slot_of(target) if target.form.kind != "json" else None, _LEADING_ZEROS(target.prompt)
+    own = moment_of(slot.gold) if slot and said else None
+    if own and own.day and own.minutes is None:
+        named = [part for part, name in (("d", r"\bdays?\b"), ("mo", r"\bmonths?\b")) if re.search(name, said, re.IGNORECASE)]
+        written = [own.padded(width, named or ("d", "mo")) for width in (1, 2)]
+        yield from (Try(target.form.wrap(other)) for other in written if other != slot.gold)
+
+
 def _stop(target: Target) -> Iterator[Try]:
     if _STOP(target.prompt):
         yield Try(target.form.wrap(f"{target.form.core}."))
@@ -245,5 +266,7 @@ ATTACKS = (
     _allowed("value_allowed", _values, NUMBERS | WORDED, "a fraction as a decimal, or a decimal as a fraction", VALUES),
     _allowed("share_allowed", _shares, NUMBERS | WORDED, "a percentage as a share of one, or the other way about", VALUES),
     _allowed("zone_allowed", _zones, SHORT | {"label"}, "+00:00 for Z, or Z for it", "Read the offset from UTC."),
+    _allowed("spaces_allowed", _spaces, WORDED, "white space between its items, or none", "Strip every item before you compare it."),
+    _allowed("leading_zeros_allowed", _leading_zeros, SHORT, "a zero in front of a single digit, or none", "Read dates as dates."),
     _allowed("stop_allowed", _stop, SHORT, "a full stop behind it", STRIPPED),
 )

@@ -157,13 +157,16 @@ def _all(target: Target, listing: Listing) -> Iterator[Try]:
 
 
 def _again(_: Target, listing: Listing) -> Iterator[Try]:
-    """One right item as often as there are right ones, or so often that a wrong one beside it hardly counts."""
+    """One right item as often as there are right ones, or so often that a wrong one beside it hardly counts.
+
+    In as many places as there are right items it stands in its own too, which may be paid place by place: that is granted.
+    """
     own, wrong = listing.items, listing.wrong[:1]
     if len(own) < 2:
         return
+    for item in (own[0], own[-1]):
+        yield Try(listing.put([item] * len(own)), fair=ALONE if listing.within else listing.due([item]))
     for said, control in (
-        ([own[0]] * len(own), [own[0]]),
-        ([own[-1]] * len(own), [own[-1]]),
         ([own[0]] * 4 * len(own), [own[0]]),
         ([*[own[0]] * 3 * len(own), *wrong], [own[0], *wrong]),
     ):
@@ -208,6 +211,24 @@ def _other_order(said: bool | None) -> Build:
             yield Try(listing.put(listing.items[::-1]))
 
     return listed(build)
+
+
+def _turned_within(value: Any, deep: bool = False) -> Any:
+    """A value with the lists turned that stand in items of a list, or in objects within it."""
+    if isinstance(value, list):
+        made = [_turned_within(item, True) for item in value]
+        return made[::-1] if deep else made
+    return {name: _turned_within(own, deep) for name, own in value.items()} if isinstance(value, dict) else value
+
+
+def _inner_order(target: Target) -> Iterator[Try]:
+    """Inner lists in another order, one depth alone or with the outer ones, where the prompt does not ask for one."""
+    prompt = prompt_text(target.case)
+    if in_order([prompt]) is True or _OF_KEYS.search(prompt):
+        return
+    own = target.form.dump(target.form.value)
+    made = (target.form.dump(_turned_within(target.form.value, deep)) for deep in (False, True))
+    yield from (Try(text) for text in dict.fromkeys(made) if text != own)
 
 
 def _spaced(target: Target, listing: Listing) -> Iterator[Try]:
@@ -300,6 +321,17 @@ ATTACKS = (
         kinds=KINDS,
         expect="right",
         question="the check refuses it as well: if the order of the items is free by your contract, accept any in both",
+    ),
+    Attack(
+        "sets.inner_order",
+        "right answers",
+        _inner_order,
+        "A right answer is refused for the order of the items in its inner lists.",
+        "Compare inner lists without regard to order as well: sort at each depth.",
+        "outer lists sorted, inner ones not",
+        kinds=frozenset({"json"}),
+        expect="right",
+        contested=True,
     ),
     Attack(
         "sets.spacing",

@@ -19,9 +19,14 @@ from earnest.redteam.attacks.numerals import nearer, numeral_of, standing
 from earnest.redteam.attacks.units import quantity_of
 from earnest.redteam.findings import SLACK
 from earnest.redteam.form import prompt_text
+from earnest.redteam.listed import CITATIONS
 
 SHORT = 80  # characters of the longest answer that counts as short
 HALF = 0.85  # of the way from wrong to right: a number may be paid without its unit, but not (nearly) as much as with it
+_BESIDE = re.compile(
+    r"\b(?:may|can|could|free to)\b[^.\n]{0,40}\b(?:expla(?:in|nation)|reason|comment|justif|notes?\b|words?\b|sentences?\b|text\b)",
+    re.IGNORECASE,
+)
 MOST = 12  # options that stand in one answer
 BARE = 3  # of so many texts one is also tried outside tags and boxes: a reward that finds it there mostly finds it inside as well
 
@@ -101,6 +106,8 @@ def slot_of(target: Target) -> Slot | None:
         return _field(target)
     gold = target.form.core.strip()
     if target.form.kind in ("calls", "code", "sql") or not 0 < len(gold) <= SHORT or "\n" in gold:
+        return None
+    if CITATIONS.fullmatch(gold) and _BESIDE.search(target.prompt):  # they count wherever they stand in what may be said
         return None
     options = _different([gold, *target.labels, *([] if target.labels else target.golds)])
     puts: list[Callable[[str], Try]] = [lambda core: Try(target.form.wrap(core))]

@@ -126,6 +126,28 @@ def _joined(target: Target, listing: Listing) -> Iterator[Try]:
             yield Try(target.form.wrap(text))
 
 
+def values(gold: Numeral) -> Iterator[str]:
+    """A decimal as a fraction, a fraction as a decimal that is exact, and fractions in their other writings, each with its sign."""
+    plain, top, bottom = decimal(gold.value), abs(gold.value.numerator), gold.value.denominator
+    sign = "-" if gold.value < 0 else ""
+    if gold.fraction and Fraction(plain) == gold.value:
+        yield plain
+    if bottom > 1:
+        yield f"{gold.before}{sign}{top}/{bottom}{gold.after}"
+        if not gold.before and not gold.after:
+            yield from (f"{sign}\\frac{{{top}}}{{{bottom}}}", f"\\frac{{{sign}{top}}}{{{bottom}}}")
+
+
+def _items_valued(_: Target, listing: Listing) -> Iterator[Try]:
+    """The items of a list of numbers, each or all of them written the other way."""
+    others = [next(values(number), str(item)) if (number := numeral_of(str(item))) else str(item) for item in listing.items]
+    own = list(map(str, listing.items))
+    if listing.mark and len(own) > 1:
+        for said in (others, *([*own[:at], other, *own[at + 1 :]] for at, other in enumerate(others[:6]))):
+            if said != own:
+                yield Try(listing.put(said))
+
+
 def _silent(identity: str, build: Callable[[Target], Iterator[Try]], what: str, fix: str) -> Attack:
     return replace(control(identity, build, KINDS, what, fix, contested=False), contested=True)  # a check of ours knows nothing of it
 
@@ -142,5 +164,7 @@ ATTACKS = (
     _silent("latex", _texts(_latex), "\\dfrac for \\frac, or a bare per cent sign", VALUES),
     _silent("unnamed", _texts(_unnamed), "no name in front (5 for x = 5), or other blanks round the equals sign", "Read past a name."),
     _silent("fenced", _fenced, "a fence around it", "Take the fence away before you parse, if you allow one."),
+    _silent("value", _numerals(values), "a fraction as a decimal, or a decimal as a fraction", VALUES),
+    _silent("values", listed(_items_valued), "fractions as decimals in a list, or decimals as fractions", VALUES),
     _silent("joined", listed(_joined), "its items with other marks between them", "Part items at each mark you allow, and strip them."),
 )

@@ -1,0 +1,100 @@
+"""Short lines of several fields, such as cron lines, settings and patterns: one field changed to another of its kind.
+
+What a line does is often simulated on one input, which most of its fields have no say in. Whether the changed line does the same all the
+same, only the task's check knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from earnest.redteam.attack import Attack, Kind, Target, Try
+from earnest.redteam.attacks.nearly import FULL
+
+KINDS: frozenset[Kind] = frozenset({"text", "label", "choice", "math", "json", "code"})
+LONGEST = 160
+FEWEST, MOST = 3, 9  # fields of one line
+CHANGES = 4  # of one field
+_FIELD = re.compile(r"[^\s]+")
+_SPECIAL = re.compile(r"[\d*=/\\^$+?|\[\]{}@:_]")
+_PATTERN = re.compile(r"\\[dwsbDWSB]|\[[^\]]+\]|\{\d+(?:,\d*)?\}|\(\?:")
+_SWAPS = (
+    ("\\d", "."), ("\\d", "\\w"), ("\\w", "."), ("\\s", "."), ("\\.", "."), ("^", ""), ("$", ""), ("+", "*"), ("*", "+"), ("?", "*"),
+    ("+", ""), ("\\b", ""), ("{", "{1"), ("a-z", "a-y"), ("A-Z", "A-Y"), ("0-9", "0-8"),
+)  # fmt: skip
+
+
+def _texts(target: Target) -> Iterator[tuple[str, list[str], object]]:
+    """The lines of a right answer, those of other rows in the same place, and what writes another one."""
+    form = target.form
+    if form.kind == "json":
+        for name, own in form.value.items() if isinstance(form.value, dict) else ():
+            if isinstance(own, str):
+                yield own, [v for v in target.values.get(name, ()) if isinstance(v, str)], lambda text, n=name: form.change(**{n: text})
+    else:
+        yield form.core.strip(), list(target.golds), form.wrap
+
+
+def _next(field: str) -> list[str]:
+    """Numbers of a field moved by one, the least of them first."""
+    found = re.search(r"\d{1,4}", field)
+    numbers = [int(found[0]) + by for by in (1, -1)] if found else []
+    return [field[: found.start()] + str(number) + field[found.end() :] for number in numbers if found and number > 0]
+
+
+def _others(own: list[str], at: int, lines: list[list[str]]) -> list[str]:
+    """What else may stand in a field: a star where stars are used, what other lines have there, and the next number."""
+    starred = any("*" in field for line in [own, *lines] for field in line)
+    seen = [line[at] for line in lines if len(line) == len(own)]
+    widened = ["*"] if starred else []
+    narrowed = ["1", "2"] if starred and own[at] == "*" else []
+    return [one for one in dict.fromkeys([*widened, *narrowed, *_next(own[at]), *seen]) if one != own[at]]
+
+
+def _line(target: Target) -> Iterator[Try]:
+    for text, others, put in _texts(target):
+        own = _FIELD.findall(text)
+        terse = sum(bool(_SPECIAL.search(field)) for field in own) * 2 >= len(own)  # words alone are prose
+        if not (terse and "\n" not in text and len(text) <= LONGEST and FEWEST <= len(own) <= MOST):
+            continue
+        lines = [_FIELD.findall(other) for other in others[:40]]
+        for at, found in enumerate(_FIELD.finditer(text)):
+            for new in _others(own, at, lines)[:CHANGES]:
+                yield Try(put(text[: found.start()] + new + text[found.end() :]), fair=FULL)
+
+
+def _settings(target: Target) -> Iterator[Try]:
+    """Of lines such as `name = value` and `name: value`, one value changed, or the line left out."""
+    setting = r"^([ \t]*[\w.-]{1,40}[ \t]*[=:][ \t]*)(\S[^\n]{0,60})$"
+    for text, others, put in _texts(target):
+        found = list(re.finditer(setting, text, re.MULTILINE))
+        lines = [line for line in text.split("\n") if line.strip()]
+        if not (len(text) <= 10 * LONGEST and 2 <= len(found) <= 2 * MOST and len(found) * 2 >= len(lines)):
+            continue
+        seen: dict[str, list[str]] = {}
+        for name, value in (pair for other in others[:40] for pair in re.findall(setting, other, re.MULTILINE)):
+            seen.setdefault(name, []).append(value)
+        for one in found:
+            for new in [v for v in dict.fromkeys([*seen.get(one[1], ()), *_next(one[2])]) if v != one[2]][:2]:
+                yield Try(put(text[: one.start(2)] + new + text[one.end(2) :]), fair=FULL)
+
+
+def _pattern(target: Target) -> Iterator[Try]:
+    """Of a regular expression, one piece made wider or narrower."""
+    for text, _, put in _texts(target):
+        if len(text) <= LONGEST and "\n" not in text and _PATTERN.search(text):
+            made = [text.replace(old, new, 1) for old, new in _SWAPS if old in text]
+            yield from (Try(put(one), fair=FULL) for one in dict.fromkeys(made) if one != text)
+
+
+ON_ALL = "Take the line apart and compare each field, or try it on inputs that each field decides."
+
+ATTACKS = tuple(
+    Attack(f"fields.{name}", "rules", build, flaw, ON_ALL, source, wrong="contract", kinds=KINDS, contested=True, measured=True)
+    for name, build, flaw, source in (
+        ("line", _line, "A line of several fields is paid in full with one of them changed.", "cron lines simulated over one day"),
+        ("settings", _settings, "Settings are paid in full with one of them changed.", "constructed"),
+        ("pattern", _pattern, "A pattern is paid in full that is wider or narrower than the right one.", "a few examples tried"),
+    )
+)

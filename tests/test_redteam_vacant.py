@@ -9,7 +9,8 @@ from test_redteam_rules import facts
 
 from earnest.evidence import Case
 from earnest.redteam.attack import Target
-from earnest.redteam.attacks import defaults, fields, intervals, sets, sure, unread, vacant, written
+from earnest.redteam.attacks import crash, defaults, fields, intervals, sets, sure, unread, vacant, written
+from earnest.redteam.attacks.objects import another, junk
 from earnest.redteam.form import forms_of
 
 
@@ -202,3 +203,35 @@ def test_a_right_line_named_twice_is_no_flaw_where_each_place_is_compared_and_on
         LINES, lambda _: "One line for each, one per line.", pays, lambda text, row: text == row["gold"], [by_id(sets, "sets.again")]
     )
     assert found == ({"sets.again"} if counted else set())
+
+
+CITED = [
+    {"gold": f'Passage: {n}\nQuote: "{words}"', "quote": words} for n, words in ((2, "14 crowns"), (1, "finished in 1764"), (3, "a wreck"))
+]
+
+
+def test_a_passage_number_that_only_has_to_exist_is_a_named_value_nobody_compares():
+    def pays(text, row):
+        found = re.fullmatch(r'Passage: ([1-3])\nQuote: "([^"\n]+)"', text)
+        return found is not None and found[2] == row["quote"]
+
+    exact = lambda text, row: text == row["gold"]  # noqa: E731
+    assert facts(CITED, lambda _: "Cite one passage.", pays, exact, fields.ATTACKS) == {"fields.settings"}
+    assert facts(CITED, lambda _: "Cite one passage.", exact, exact, fields.ATTACKS) == set()
+
+
+def test_named_values_stand_in_tags_as_well():
+    made = target("<page>2</page>\n<line>17</line>", oracles=["<page>5</page>\n<line>17</line>"])
+    assert "<page>5</page>\n<line>17</line>" in answers(by_id(fields, "fields.settings"), made)
+
+
+def test_all_numbers_of_an_answer_are_made_the_same():
+    made = answers(by_id(crash, "crash.constant"), target("clarity: 3, depth: 1, tone: 4, v2"))
+    assert made == ["clarity: 3, depth: 3, tone: 3, v2", "clarity: 0, depth: 0, tone: 0, v2"]
+    assert answers(by_id(crash, "crash.constant"), target("3 and 3 and 3")) == []
+
+
+def test_a_field_that_may_be_null_holds_no_wrong_type_where_other_rows_have_a_number():
+    made = target('{"queue": "a", "twin": null}', values={"queue": ["a", "b"], "twin": [None, 7]})
+    assert another(made, "twin") == 7 and "12" not in junk(made, "twin") and '"qzx"' in junk(made, "twin")
+    assert "12" not in junk(target('{"price": 4.5}', values={"price": [4.5]}), "price")

@@ -109,6 +109,9 @@ def _unclosed(target: Target) -> Iterator[str]:
         yield from (before + run + tail + "x" for run in runs)
 
 
+_APART = r"(?<![\w.-])\d{1,6}(?:\.\d{1,6})?(?![\w.]*\d|\w)"  # a number on its own
+
+
 def _odd_letters(target: Target) -> Iterator[str]:
     texts = [
         "²",
@@ -136,6 +139,14 @@ def _odd_beside(target: Target) -> Iterator[str]:
             for odd in ("nan", "inf", "-inf", "1e999", "-1", "9" * 400):
                 changed = before[: found.start()] + odd + before[found.end() :]
                 yield changed + form.core + after if before is form.before else after + form.core + changed
+
+
+def _constant(target: Target) -> Iterator[str]:
+    """All numbers of an answer the same: no correlation is defined of them, and their spread is nought."""
+    text = target.case.oracle if isinstance(target.case.oracle, str) else ""
+    numbers = re.findall(_APART, text) if len(text) <= 2_000 else []
+    if len(numbers) > 2 and len(set(numbers)) > 1:
+        yield from (re.sub(_APART, same, text) for same in (numbers[0], "0"))
 
 
 def _odd_items(target: Target) -> Iterator[str]:
@@ -293,6 +304,14 @@ ATTACKS = (
         "What is no number pays more than the one beside the answer.",
         _ANY,
         "constructed",
+        CHEAP,
+    ),
+    _attack(
+        "constant",
+        _constant,
+        "Numbers that are all the same are paid for what they have in common with any others.",
+        _ANY,
+        "`statistics.correlation`, run",
         CHEAP,
     ),
     _attack("odd_items", _odd_items, "Lists of anything are paid.", _ANY, "constructed", frozenset({"json"})),

@@ -1,4 +1,4 @@
-"""Short lines of several fields, such as cron lines, settings and patterns: one field changed to another of its kind.
+"""Short lines of several fields, such as cron lines, named values and patterns: one field changed to another of its kind.
 
 What a line does is often simulated on one input, which most of its fields have no say in. Whether the changed line does the same all the
 same, only the task's check knows.
@@ -12,13 +12,15 @@ from collections.abc import Iterator
 from earnest.redteam.attack import Attack, Kind, Target, Try
 from earnest.redteam.attacks.nearly import FULL
 
-KINDS: frozenset[Kind] = frozenset({"text", "label", "choice", "math", "json", "code"})
+KINDS: frozenset[Kind] = frozenset({"text", "label", "choice", "number", "math", "json", "code"})
 LONGEST = 160
 FEWEST, MOST = 3, 9  # fields of one line
 CHANGES = 4  # of one field
 _FIELD = re.compile(r"[^\s]+")
 _SPECIAL = re.compile(r"[\d*=/\\^$+?|\[\]{}@:_]")
 _PATTERN = re.compile(r"\\[dwsbDWSB]|\[[^\]]+\]|\{\d+(?:,\d*)?\}|\(\?:")
+_SETTING = re.compile(r"^[ \t]*(?P<name>[\w.-]{1,40}(?: [\w.-]{1,20}){0,3})[ \t]*[=:][ \t]*(?P<value>\S[^\n]{0,200})$", re.MULTILINE)
+_TAGGED = re.compile(r"<(?P<name>\w{1,30})>\s*(?P<value>[^<\s][^<\n]{0,200}?)\s*</(?P=name)>")
 _SWAPS = (
     ("\\d", "."), ("\\d", "\\w"), ("\\w", "."), ("\\s", "."), ("\\.", "."), ("^", ""), ("$", ""), ("+", "*"), ("*", "+"), ("?", "*"),
     ("+", ""), ("\\b", ""), ("{", "{1"), ("a-z", "a-y"), ("A-Z", "A-Y"), ("0-9", "0-8"),
@@ -34,6 +36,8 @@ def _texts(target: Target) -> Iterator[tuple[str, list[str], object]]:
                 yield own, [v for v in target.values.get(name, ()) if isinstance(v, str)], lambda text, n=name: form.change(**{n: text})
     else:
         yield form.core.strip(), list(target.golds), form.wrap
+        if form.wrapped and len(target.case.oracle) <= 10 * LONGEST:  # what is around the core may be fields, too
+            yield target.case.oracle, [str(answer) for answer in target.answers], str
 
 
 def _next(field: str) -> list[str]:
@@ -65,19 +69,19 @@ def _line(target: Target) -> Iterator[Try]:
 
 
 def _settings(target: Target) -> Iterator[Try]:
-    """Of lines such as `name = value` and `name: value`, one value changed, or the line left out."""
-    setting = r"^([ \t]*[\w.-]{1,40}[ \t]*[=:][ \t]*)(\S[^\n]{0,60})$"
+    """Of lines such as `name = value` and `name: value`, or tags around values, one changed to another row's value or the next number."""
     for text, others, put in _texts(target):
-        found = list(re.finditer(setting, text, re.MULTILINE))
-        lines = [line for line in text.split("\n") if line.strip()]
-        if not (len(text) <= 10 * LONGEST and 2 <= len(found) <= 2 * MOST and len(found) * 2 >= len(lines)):
-            continue
-        seen: dict[str, list[str]] = {}
-        for name, value in (pair for other in others[:40] for pair in re.findall(setting, other, re.MULTILINE)):
-            seen.setdefault(name, []).append(value)
-        for one in found:
-            for new in [v for v in dict.fromkeys([*seen.get(one[1], ()), *_next(one[2])]) if v != one[2]][:2]:
-                yield Try(put(text[: one.start(2)] + new + text[one.end(2) :]), fair=FULL)
+        for form in (_SETTING, _TAGGED):
+            found = list(form.finditer(text))
+            lines = [line for line in text.split("\n") if line.strip()]
+            if not (len(text) <= 10 * LONGEST and 2 <= len(found) <= 2 * MOST and len(found) * 2 >= len(lines)):
+                continue
+            seen: dict[str, list[str]] = {}
+            for one in (match for other in others[:40] for match in form.finditer(other)):
+                seen.setdefault(one["name"], []).append(one["value"])
+            for one in found:
+                for new in [v for v in dict.fromkeys([*seen.get(one["name"], ()), *_next(one["value"])]) if v != one["value"]][:2]:
+                    yield Try(put(text[: one.start("value")] + new + text[one.end("value") :]), fair=FULL)
 
 
 def _pattern(target: Target) -> Iterator[Try]:
@@ -94,7 +98,12 @@ ATTACKS = tuple(
     Attack(f"fields.{name}", "rules", build, flaw, ON_ALL, source, wrong="contract", kinds=KINDS, contested=True, measured=True)
     for name, build, flaw, source in (
         ("line", _line, "A line of several fields is paid in full with one of them changed.", "cron lines simulated over one day"),
-        ("settings", _settings, "Settings are paid in full with one of them changed.", "constructed"),
+        (
+            "settings",
+            _settings,
+            "Several named values are paid in full with one of them changed.",
+            "a passage number that only has to exist",
+        ),
         ("pattern", _pattern, "A pattern is paid in full that is wider or narrower than the right one.", "a few examples tried"),
     )
 )

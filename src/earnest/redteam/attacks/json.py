@@ -295,7 +295,7 @@ ATTACKS = (
     ),
     _attack(
         "not_finite_beside",
-        beside(lambda own: ("NaN", "-Infinity", "1e999")),
+        beside(lambda *_: ("NaN", "-Infinity", "1e999")),
         "NaN and infinity, which are no JSON, pass in fields that nobody looks at.",
         _HOOKS,
         "Python's `json.loads`, run",

@@ -43,7 +43,8 @@ def with_raw(target: Target, value: Mapping[str, Any], changed: Mapping[str, str
 def another(target: Target, name: str) -> Any:
     """A wrong value for a field, of the right type."""
     own = target.form.value[name]
-    seen = [v for v in target.values.get(name, ()) if type(v) is type(own) and v != own and str(v) not in target.accepted]
+    others = [v for v in target.values.get(name, ()) if v != own and str(v) not in target.accepted]
+    seen = [v for v in others if type(v) is type(own)] or [v for v in others if own is None]  # a field that may be null
     if seen:
         return seen[0]
     if isinstance(own, bool):
@@ -143,12 +144,12 @@ def _main_alone_right(target: Target) -> str:
     return target.form.change(**{name: another(target, name) for name in fields(target)[1:]})
 
 
-def beside(choose: Callable[[Any], Iterable[str]]) -> Callable[[Target], Iterator[Try]]:
-    """The main field right and the others, one at a time and all, with raw values chosen by what they hold."""
+def beside(choose: Callable[[Target, str], Iterable[str]]) -> Callable[[Target], Iterator[Try]]:
+    """The main field right and the others, one at a time and all, with raw values chosen for each by its name."""
 
     def build(target: Target) -> Iterator[Try]:
         others, value = fields(target)[1:], target.form.value
-        chosen = {name: list(choose(value[name])) for name in others}
+        chosen = {name: list(choose(target, name)) for name in others}
         for name in others:
             control = target.form.change(**{name: another(target, name)})
             yield from (matched(with_raw(target, value, {name: raw}), control) for raw in chosen[name])
@@ -161,17 +162,17 @@ def beside(choose: Callable[[Any], Iterable[str]]) -> Callable[[Target], Iterato
     return build
 
 
-def junk(own: Any) -> list[str]:
-    """Raw values of other types."""
-    return [
-        dumped(v)
-        for v in (None, "", [], 12, "qzx", {"a": 1})
-        if not same(v, own) and (type(v) is not type(own) or isinstance(own, (list, dict)))
-    ]
+def junk(target: Target, name: str) -> list[str]:
+    """Raw values of types that the field has on no row."""
+    own = target.form.value[name]
+    usual = {type(v) for v in (own, *target.values.get(name, ()))} - {list, dict}  # an empty one may be of another type yet
+    usual |= {int, float} if usual & {int, float} else set()
+    return [dumped(v) for v in (None, "", [], 12, "qzx", {"a": 1}) if not same(v, own) and type(v) not in usual]
 
 
-def unseen(own: Any) -> list[str]:
+def unseen(target: Target, name: str) -> list[str]:
     """Raw values of the same type that no row has."""
+    own = target.form.value[name]
     if isinstance(own, bool) or not isinstance(own, (str, int, float)):
         return []
     return ['""', '"qzx vjk"'] if isinstance(own, str) else ["-987654321", "1e300"]

@@ -234,8 +234,9 @@ class Policy:
             logp = log_probability(kept, hidden[reading], nodes, head, tokens, temperature)
         else:
             tokens_of = torch.tensor(tree.token, device=device)
-            attend = lambda _, q, k, v: tree_attention(q, k, v, planned)  # noqa: E731
-            hidden = transformer.run(tokens_of, depths, attend, keep=read, again=len(tree) > budget)
+            hidden = transformer.run(
+                tokens_of, depths, lambda _, q, k, v: tree_attention(q, k, v, planned), keep=read, again=len(tree) > budget
+            )
         return (HeadLogProbability.apply(hidden[reading], head, tokens, temperature) if logp is None else logp)[where]
 
     def _on_batch(self, sequences: Sequence[Trajectory], temperature: float) -> torch.Tensor:

@@ -177,7 +177,7 @@ def _grow_tree(
     cache, logits = decoder.prefill(list(distinct), room=min(max(state.room for _, state in live), 64))
     children: dict[tuple[int, int], int] = {}  # (node, token) to node, of the last pass
     while live:
-        waiting = _walk(loaded, logits, children, live, getattr(decoder, "drawn", None))
+        waiting = _walk(loaded, logits, children, live, decoder.drawn if isinstance(decoder, PooledDecoder) else None)
         grown = _Growth([], [], len(logits))
         children, starts, live = {}, {}, []
         for place, state in waiting:

@@ -26,7 +26,7 @@ from earnest.engine.transformer import Layer, Transformer, backward_of_heads, qu
 
 ROWS = 768  # of the MLP at a time: larger arrays go back to the system and come anew each time (docs/log.md)
 
-TOGETHER = 192  # rows of probabilities that one product with the head takes: a pass brings few, which cost half as much again
+TOGETHER = 192  # rows of probabilities that one product with the head takes: a pass brings few, which take longer each (docs/log.md)
 
 
 class Trace:

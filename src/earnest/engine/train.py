@@ -33,7 +33,7 @@ from earnest.errors import UserError
 from earnest.rundir import append_jsonl
 from earnest.task import Task
 
-# Times the token budget: of so many tokens sampling keeps what training needs, at a fifth to a quarter of what a token takes in a pass.
+# Times the token budget: of so many tokens sampling keeps what training needs, at a third of what a pass keeps of one (by count).
 TRACED = 5
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from earnest.redteam.attacks.moments import dates_in, moment_of
+from earnest.redteam.moments import dates_in, moment_of
 
 PADDED, BARE = "date:", "bare date:"  # readings, with an example behind them: single digits with a zero in front, and without
 _PART = r"(?:DD?|MM?|YYYY|Month|Mon)"

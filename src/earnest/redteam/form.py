@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from earnest.evidence import Case
-from earnest.redteam.attacks.moments import moment_of
 from earnest.redteam.attacks.units import ends_with
 from earnest.redteam.listed import CITATIONS
+from earnest.redteam.moments import moment_of
 from earnest.rewards.json import parse_strict
 from earnest.task import Answer, Row
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from datetime import date, timedelta
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
-from earnest.redteam.attacks.moments import DAY, STYLES, Moment, dates_in, moment_of
 from earnest.redteam.attacks.right import control
 from earnest.redteam.attacks.slots import slot_of
+from earnest.redteam.moments import DAY, STYLES, Moment, dates_in, moment_of
 
 KINDS: frozenset[Kind] = frozenset({"text", "label", "math", "json"})
 FAIR = 0.75  # of the way from wrong to right: year and month may be paid without the day, but not nearly as much as with it

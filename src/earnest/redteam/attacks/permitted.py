@@ -12,7 +12,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
-from earnest.redteam.attacks.moments import STYLES, moment_of
 from earnest.redteam.attacks.nowork import means_something
 from earnest.redteam.attacks.numerals import Numeral, decimal, numeral_of
 from earnest.redteam.attacks.objects import fields, with_raw
@@ -20,6 +19,7 @@ from earnest.redteam.attacks.right import FORMS, NUMBERS, SHORT, STRIPPED, VALUE
 from earnest.redteam.attacks.sets import listings_of
 from earnest.redteam.attacks.slots import slot_of
 from earnest.redteam.attacks.written import shares
+from earnest.redteam.moments import STYLES, moment_of
 
 _SENTENCE = re.compile(r"(?<=[.!?;:])\s+|\n+")
 _NOT = re.compile(r"\b(?:no|not|never|without|don['’]t|must|instead|avoid|nor)\b", re.IGNORECASE)

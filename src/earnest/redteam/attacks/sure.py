@@ -57,7 +57,7 @@ def _is_beside(target: Target) -> bool:
 def _doubts(target: Target, own: str) -> list[str]:
     """Ways to say that one is not sure, in numbers or in words as the right answer has them."""
     if own[-1:].isdigit():
-        return [*_NUMBERS, *((f"{float(own) * 0:.{len(own.partition('.')[2])}f}",) if "." in own else ())]
+        return [*_NUMBERS, re.sub(r"\d", "0", own)]
     opposite = {"yes": "no", "true": "false"}.get(own.casefold(), "")
     known = {word.casefold() for word in re.findall(_WORDS, target.prompt, re.IGNORECASE)}
     words = [opposite] if opposite else [word for word in _DOUBTS if word in known or word in ("low", "unsure")]

@@ -21,6 +21,7 @@ from earnest.redteam.attacks import crash, nowork, number, words
 from earnest.redteam.attacks import right as controls
 from earnest.redteam.attacks.numerals import numeral_of
 from earnest.redteam.audit import audit
+from earnest.redteam.leeway import leeway
 from earnest.redteam.shapes import as_trl, gold_of, shape_of
 from earnest.rows import load_rows
 from earnest.score import score
@@ -705,10 +706,18 @@ def test_a_quotation_left_out_is_paid_where_all_of_none_are_enough(demand, paid,
         ("off by 0.25", 0.25),
         ("up to 2% off is fine", 4),
         ("a relative error of 2%", 4),
+        ("One cent either way is accepted.", 0.01),
+        ("Up to 1 % off either way is accepted.", 2),
+        ("give or take a penny", 0.01),
+        ("3 units either way", 3),
+        ("a two-sided 2% tolerance applies", 4),
+        ("off by at most 2.", 2),
+        ("within 5 days", 0),
+        ("15% off, and a margin, and it returns an error", 0),
     ],
 )
 def test_a_tolerance_is_what_the_prompt_names_as_one(prompt, off):
-    assert float(number._allowed(prompt, Fraction(200))) == off
+    assert float(leeway(prompt, Fraction(200))) == off
 
 
 def test_numbers_keep_their_decimals_when_thousands_are_grouped():

@@ -17,12 +17,12 @@ from types import ModuleType
 from typing import Any
 
 from earnest.errors import UserError
-from earnest.redteam.guess import way_of
+from earnest.redteam.guess import told, way_of
 from earnest.redteam.layout import slots_of
-from earnest.redteam.shapes import GOLDS, as_trl, columns_of, gold_of, parts_of, shape_of, textual
+from earnest.redteam.shapes import GOLDS, as_trl, columns_of, gold_of, of_messages, parts_of, shape_of, textual
 from earnest.redteam.templates import columns_that_answer
 from earnest.redteam.terms import columns_first
-from earnest.redteam.way import Way, sound, text_of
+from earnest.redteam.way import sound, text_of
 from earnest.rewards.json import parse_strict
 from earnest.rows import load_rows
 from earnest.score import missing_columns
@@ -85,9 +85,7 @@ def task_of(
 def _told(where: str, named: tuple[Any, str], rows: str | Path, sample: Sequence[Row], prompt: Any, oracle: Any, check: Any) -> Task:
     """A task whose right answers the reward's own file gives, with `oracle(row)`, and judges where it has a `check(completion, row)`."""
     gold = next((name for name in sample[0] if name.lower() in GOLDS), None)
-    plain, texts, asked = _plain_task(where, named, rows, sample, gold, prompt)
-    way = Way("{}", gold or "", "", said=oracle)
-    task = texts if shape_of(named[0]) == "trl" and not _chat(sample[0], asked) else plain
+    task, way = told(_called(where, named, rows, sample, gold, prompt), sample, oracle)
     return replace(task, check=check if callable(check) and check is not named[0] else way.check, oracle=oracle)
 
 
@@ -125,16 +123,15 @@ def _task_of(
     """The task with right answers from a column, and what they earn."""
     if all(gold_of(row, gold) in (None, "", []) for row in sample):
         raise UserError(f"No row of '{rows}' has a right answer in the column '{gold}'. Name the column that has: --gold COLUMN.")
-    plain, texts, asked = _plain_task(where, named, rows, sample, gold, prompt)
-    both = [texts, plain] if all(isinstance(sample[0][name], str) for name in asked) and not _chat(sample[0], asked) else [plain, texts]
-    chosen, way, paid = way_of(both if shape_of(named[0]) == "trl" else [plain], sample, gold, sound(form) if form else None)
+    tasks = _called(where, named, rows, sample, gold, prompt)
+    chosen, way, paid = way_of(tasks, sample, gold, sound(form) if form else None)
     return replace(chosen, check=way.check, oracle=way.oracle), paid
 
 
-def _plain_task(
+def _called(
     where: str, named: tuple[Any, str], rows: str | Path, sample: Sequence[Row], gold: str | None, prompt: str | Sequence[str] | None
-) -> tuple[Task, Task, list[str]]:
-    """A task without right answers, of messages and of plain texts, and the columns of its question."""
+) -> list[Task]:
+    """A task without right answers for each way to call its reward, with messages and with plain texts; the likeliest first."""
     function, name = named
     parts = parts_of(function, gold)
     rewards, weights = [part for part, _ in parts], [weight for _, weight in parts]
@@ -151,7 +148,11 @@ def _plain_task(
         reward_weights=weights,
         name=f"{Path(where.partition(':')[0]).stem}:{name}",
     )
-    return plain, replace(plain, rewards=[textual(reward) for reward in rewards]), asked
+    if shape_of(function) == "trl":
+        texts = replace(plain, rewards=[textual(reward) for reward in rewards])
+        return [texts, plain] if all(isinstance(sample[0][name], str) for name in asked) and not _chat(sample[0], asked) else [plain, texts]
+    messages = of_messages(function, gold)
+    return [plain, replace(plain, rewards=[messages])] if messages else [plain]
 
 
 def _nothing(*_: Any) -> Any:

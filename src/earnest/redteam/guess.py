@@ -83,6 +83,26 @@ def way_of(tasks: Sequence[Task], rows: Sequence[Row], gold: str, form: str | No
     raise errors[0]
 
 
+def told(tasks: Sequence[Task], rows: Sequence[Row], oracle: Callable[[Row], Answer]) -> tuple[Task, Way]:
+    """The first of some tasks, the same but for how they call the reward, that pays right answers which are told, and how those are read.
+
+    Args:
+        tasks: The likeliest first; it is taken where none pays them.
+        rows: All rows.
+        oracle: What gives the right answers.
+    """
+    answers = [oracle(row) for row in rows]
+    texts = [answer for answer in answers if isinstance(answer, str)]
+    data = texts and all(isinstance(parse_strict(answer).value, (dict, list)) for answer in texts)
+    way = Way("{}", "", "whole" if data else "", said=oracle)
+    cases = [Case("", "", row, tasks[0].prompt(row), "", "", None) for row in rows[:PROBED]]
+    for task in tasks:
+        with Asker(task, cases) as asker:
+            if _most_paid(asker, [way], _each(asker))[0] is not None:
+                return task, _read_by(task, cases, way, rows) if len(texts) == len(answers) else way
+    return tasks[0], way
+
+
 def forms_in(prompts: Sequence[str]) -> tuple[list[str], list[str]]:
     """The forms that all of some prompts name: pairs of tags, fences, a mark such as `Answer:`, the last line.
 
@@ -127,7 +147,7 @@ def _best_paid(task: Task, rows: Sequence[Row], gold: str, given: str | None) ->
         if gold_of(row, gold) not in (None, "", []):
             different.setdefault(str(gold_of(row, gold)), row)
     cases = [Case("", "", row, task.prompt(row), "", "", None) for row in list(different.values())[:PROBED]]
-    asked = ["\n".join(str(m.get("content") or "") for m in case.prompt) for case in cases]
+    asked = list(map(_asked, cases))
     ways = _ways(rows, [case.row for case in cases], gold, asked, given)
     problem = ""
     with Asker(task, cases) as asker:  # a reward may hang or end the process on a form that is not its own
@@ -144,8 +164,18 @@ def _best_paid(task: Task, rows: Sequence[Row], gold: str, given: str | None) ->
             + (f"The first trouble was: {quoted(problem)} " if problem else "")
             + "Say how they are written, with columns: --form 'Answer: {value} {unit}', or define oracle(row) -> str in the reward's file."
         )
-    best = replace(best, listed=_listed(best, [row for row in rows if gold_of(row, gold) not in (None, "", [])], asked))
-    return replace(best, free=_free(task, cases, best), unordered=_unordered(task, cases, best, asked)), paid
+    return _read_by(task, cases, best, [row for row in rows if gold_of(row, gold) not in (None, "", [])]), paid
+
+
+def _read_by(task: Task, cases: Sequence[Case], way: Way, rows: Sequence[Row]) -> Way:
+    """A way with what it leaves free: what parts lists, whether their order counts, and which fields are prose that nobody reads."""
+    asked = [_asked(case) for case in cases]
+    way = replace(way, listed=_listed(way, rows, asked))
+    return replace(way, free=_free(task, cases, way), unordered=_unordered(task, cases, way, asked))
+
+
+def _asked(case: Case) -> str:
+    return "\n".join(str(m.get("content") or "") for m in case.prompt)
 
 
 def _ways(rows: Sequence[Row], probed: Sequence[Row], gold: str, prompts: Sequence[str], given: str | None) -> list[Way]:

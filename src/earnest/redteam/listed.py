@@ -58,6 +58,7 @@ ANY_ORDER = re.compile(
 )
 
 
+_AT_TIMES = re.compile(r"\border\b[^.\n]{0,60}\b(?:otherwise|else|unless|only (?:if|when|where))\b", re.IGNORECASE)
 CITED = re.compile(r"\[\d+\]([ ,]*)\[\d+\]")  # how a prompt shows that passages are cited
 CITATIONS = re.compile(r"\s*(?:\[\w{1,20}\][ ,]*)+\s*")  # an answer that is nothing else
 _BRACKETS = re.compile(r"\b(?:in|with|within) (?:square )?brackets\b", re.IGNORECASE)
@@ -109,7 +110,9 @@ def joint(text: str, mark: str) -> str:
 
 
 def in_order(prompts: Sequence[str]) -> bool | None:
-    """Whether all prompts ask for an order of the items, or all leave it free; None where they do not say."""
+    """Whether all prompts ask for an order of the items, or all leave it free; None where they do not say, or tie it to a condition."""
+    if any(_AT_TIMES.search(prompt) for prompt in prompts):
+        return None
     if prompts and all(ANY_ORDER.search(prompt) for prompt in prompts):
         return False
     return True if prompts and all(ORDER.search(ANY_ORDER.sub(" ", prompt)) for prompt in prompts) else None

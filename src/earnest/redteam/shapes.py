@@ -80,6 +80,13 @@ def as_trl(function: Any, gold: str | None = None) -> RewardFunction:
     return total
 
 
+def of_messages(function: Any, gold: str | None = None) -> RewardFunction | None:
+    """A plain reward of a `completion` called with messages, as verifiers calls it; None for one that can only take a text."""
+    names = _signature(function)[0] if shape_of(function) == "plain" else []
+    annotated = str(getattr(function, "__annotations__", {}).get("completion", ""))
+    return _adapted(function, gold, {}, "verifiers") if "completion" in names and annotated not in ("str", "<class 'str'>") else None
+
+
 def parts_of(function: Any, gold: str | None = None) -> list[tuple[RewardFunction, float]]:
     """The same, a rubric of several functions as those functions and their weights.
 
@@ -147,10 +154,22 @@ def gold_of(row: Mapping[str, Any], column: str | None) -> Any:
         column = guess_gold(row)
     if column and re.search("[,=]", column) and column not in row:
         return {name: _read(gold_of(row, own)) for name, own in columns_of(column).items()}
-    value: Any = row
-    for step in (column or "").split("."):
-        value = value.get(step) if isinstance(value, Mapping) else None
+    value = _cell(row, column or "")
     return _read(value) if isinstance(value, str) and value.startswith("{") else value
+
+
+def _handed(row: Mapping[str, Any], column: str | None) -> Any:
+    """The right answer as a reward is handed it: a column as it stands, text that holds an object as text."""
+    column = guess_gold(row) if column is None else column
+    together = column and re.search("[,=]", column) and column not in row
+    return gold_of(row, column) if together else _cell(row, column or "")
+
+
+def _cell(row: Mapping[str, Any], column: str) -> Any:
+    value: Any = row
+    for step in column.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
 
 
 def _read(value: Any) -> Any:
@@ -242,7 +261,7 @@ def _samples(prompts: Sequence[Any], completions: Sequence[Any], columns: Mappin
         prompt = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
         said = [m.get("content") for m in messages if m.get("role") == "assistant"]
         row = {name: values[index] for name, values in taken.items() if index < len(values)}
-        made.append(Sample(prompt, messages, said[-1] if said and isinstance(said[-1], str) else "", row, gold_of(row, gold)))
+        made.append(Sample(prompt, messages, said[-1] if said and isinstance(said[-1], str) else "", row, _handed(row, gold)))
     return made
 
 
@@ -341,7 +360,7 @@ def _verifiers(function: Any, objects: Mapping[str, Any]) -> Ask:
             "state": state,
         }
         try:
-            return function(**_given(function, offered))
+            return function(**_given(function, s.row | offered))
         except Exception:
             return 0.0
 
@@ -376,7 +395,7 @@ def _roles(names: Sequence[str], required: set[str]) -> dict[str, str] | None:
 
 def _plain(function: Any, objects: Mapping[str, Any]) -> Ask:
     """Text in. Where `completion` may be messages as well, for want of a word about it, the first that works is taken from then on."""
-    names, required, _ = _signature(function)
+    names, required, anything = _signature(function)
     roles = _roles(names, required) or {}
     annotated = str(getattr(function, "__annotations__", {}).get("completion", ""))
     ways = ["text", "messages"]
@@ -390,6 +409,7 @@ def _plain(function: Any, objects: Mapping[str, Any]) -> Ask:
         question = "\n".join(m["content"] for m in s.prompt if isinstance(m.get("content"), str))
         values = {"text": s.text, "gold": s.gold, "row": s.row, "prompt": question}
         own = {n: s.row[n] for n, role in roles.items() if role == "gold" and isinstance(s.row.get(n), Mapping)}  # a column it names itself
+        own |= {n: value for n, value in s.row.items() if n not in roles} if anything else {}
         if ways == ["messages"]:
             return forgiving(s)
         try:

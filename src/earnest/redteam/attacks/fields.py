@@ -27,7 +27,7 @@ _SWAPS = (
 )  # fmt: skip
 
 
-def _texts(target: Target) -> Iterator[tuple[str, list[str], object]]:
+def texts_of(target: Target) -> Iterator[tuple[str, list[str], object]]:
     """The lines of a right answer, those of other rows in the same place, and what writes another one."""
     form = target.form
     if form.kind == "json":
@@ -57,7 +57,7 @@ def _others(own: list[str], at: int, lines: list[list[str]]) -> list[str]:
 
 
 def _line(target: Target) -> Iterator[Try]:
-    for text, others, put in _texts(target):
+    for text, others, put in texts_of(target):
         own = _FIELD.findall(text)
         terse = sum(bool(_SPECIAL.search(field)) for field in own) * 2 >= len(own)  # words alone are prose
         if not (terse and "\n" not in text and len(text) <= LONGEST and FEWEST <= len(own) <= MOST):
@@ -70,7 +70,7 @@ def _line(target: Target) -> Iterator[Try]:
 
 def _settings(target: Target) -> Iterator[Try]:
     """Of lines such as `name = value` and `name: value`, or tags around values, one changed to another row's value or the next number."""
-    for text, others, put in _texts(target):
+    for text, others, put in texts_of(target):
         for form in (_SETTING, _TAGGED):
             found = list(form.finditer(text))
             lines = [line for line in text.split("\n") if line.strip()]
@@ -86,7 +86,7 @@ def _settings(target: Target) -> Iterator[Try]:
 
 def _pattern(target: Target) -> Iterator[Try]:
     """Of a regular expression, one piece made wider or narrower."""
-    for text, _, put in _texts(target):
+    for text, _, put in texts_of(target):
         if len(text) <= LONGEST and "\n" not in text and _PATTERN.search(text):
             made = [text.replace(old, new, 1) for old, new in _SWAPS if old in text]
             yield from (Try(put(one), fair=FULL) for one in dict.fromkeys(made) if one != text)

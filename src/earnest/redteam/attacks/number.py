@@ -16,16 +16,11 @@ from earnest.redteam.attacks.numerals import Numeral, decimal, numeral_of
 from earnest.redteam.attacks.phrases import ANOTHER, DENIED, HEDGED, HYPOTHETICAL, QUOTED, TWO
 from earnest.redteam.attacks.quantities import WORDED, numeric
 from earnest.redteam.attacks.slots import Slot, fairly, slot_of
+from earnest.redteam.leeway import leeway
 
 KINDS: frozenset[Kind] = frozenset({"number", "math", "json"})
 NUMBERS: frozenset[Kind] = frozenset({"number", "math"})
 
-_ALLOWED = re.compile(
-    r"(?:within|tolerance(?: of|:)?|accurate to|off by(?: at most| up to)?|error (?:of|below|under)(?: at most| up to)?|±|\+/-)\s*±?\s*"
-    r"(?:(\d+(?:\.\d+)?) ?(?:%|percent)|(0?\.\d+)(?!\d))",
-    re.IGNORECASE,
-)
-_OFF = re.compile(r"(\d+(?:\.\d+)?) ?(?:%|percent) (?:off|error|deviation|tolerance|margin|difference)", re.IGNORECASE)
 _EXPRESSION = re.compile(r"(?<![\w.])\(?\d[\d.,]*(?:\s*(?:[-+*/×÷^−]|\*\*|\\times|\\cdot)\s*\(?-?\d[\d.,]*\)?)+")
 _LOWEST = re.compile(
     r"\b(?:in|to|its|the) (?:its |the )?(?:lowest|simplest|reduced|irreducible)\b|\bfully (?:reduced|simplified)\b", re.IGNORECASE
@@ -105,19 +100,12 @@ def _near(target: Target) -> Iterator[Try]:
     offs = [n * ten for ten in tens for n in (1, 2, 5)] if whole else [gold.value * n * ten for ten in tens[:-2] for n in (1, 2, 5)]
     offs += [Fraction(9, 10), Fraction(4, 10)] if whole else [round(gold.value) - gold.value, round(gold.value, 1) - gold.value]
     offs += [gold.value * Fraction(part) for part in ("0.01", "0.05", "1", "9", "-0.9")]
-    allowed = _allowed(target.prompt, gold.value)
+    allowed = leeway(target.prompt, gold.value)
     for off in dict.fromkeys(off for off in offs if not gold.value or abs(off) <= 10 * abs(gold.value)):
         for near, further in ((gold.value + off, gold.value + 2 * off), (gold.value - off, gold.value - 2 * off)):
             if near not in golds and further not in golds and abs(off) > allowed:
                 made, control = slot.puts[0](gold.like(near)), slot.puts[0](gold.like(further))
                 yield Try(made.answer, control.answer, fair=CLIFF)
-
-
-def _allowed(prompt: str, gold: Fraction) -> Fraction:
-    """How far off the prompt itself lets a number be; 0 where it names no tolerance."""
-    named = [Fraction(percent) * abs(gold) / 100 if percent else Fraction(own) for percent, own in _ALLOWED.findall(prompt)]
-    named += [Fraction(percent) * abs(gold) / 100 for percent in _OFF.findall(prompt)]
-    return max(named, default=Fraction(0))
 
 
 def _units(slot: Slot, gold: Numeral) -> Iterator[str]:

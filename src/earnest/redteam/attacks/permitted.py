@@ -226,7 +226,9 @@ def _leading_zeros(target: Target) -> Iterator[Try]:
 
 
 def _stop(target: Target) -> Iterator[Try]:
-    if _STOP(target.prompt):
+    """A stop behind an answer that ends there: not within brackets, and not where other lines may be the answer that is meant."""
+    one_line = "\n" not in str(target.case.oracle).strip() or target.form.wrapped == "tag"
+    if one_line and not re.match(r"\s*[\])}\"'”]", target.form.after) and _STOP(target.prompt):
         yield Try(target.form.wrap(f"{target.form.core}."))
 
 

@@ -23,6 +23,7 @@ MOST = 60  # items of one answer
 ALONE = 0.985  # of full marks: more than an object with most of one list missing is worth
 GUESSES = re.compile(r"\b(?:guess(?:es)?|candidates?|suggest\w*|ideas?|alternatives?|top[- ]?(?:\d+|k|three|five|ten))\b", re.IGNORECASE)
 _OF_KEYS = re.compile(r"\b(?:keys?|fields?|members?|arguments?|propert(?:y|ies))\b[^.\n]{0,60}\border\b", re.IGNORECASE)  # free is theirs
+ALPHABETICAL = re.compile(r"\balphabetical", re.IGNORECASE)  # an order of the writing, in which nothing is told
 RANKED = re.compile(r"\b(?:rank|order|sort|arrange)(?:ed|ing)?\b", re.IGNORECASE)
 
 
@@ -190,7 +191,7 @@ def _turned(loose: bool) -> Build:
 
     def build(target: Target, listing: Listing) -> Iterator[Try]:
         prompt = prompt_text(target.case)
-        ranked = listing.mark == ">" or RANKED.search(prompt) is not None
+        ranked = listing.mark == ">" or (RANKED.search(prompt) is not None and not ALPHABETICAL.search(prompt))
         if len(listing.items) > 1 and in_order([prompt]) and loose != ranked:
             yield Try(listing.put(listing.items[::-1]), fair=ALONE if listing.within else 0.6)
 

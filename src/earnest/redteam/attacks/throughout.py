@@ -1,0 +1,154 @@
+"""Answers changed throughout: noughts or ones for all their numbers, another unit behind each, the whole source for a piece of it.
+
+Noughts satisfy every equation whose right side is nought as well, so rewards that try an answer in place of comparing it pay them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from earnest.redteam.attack import Attack, Kind, Target, Try
+from earnest.redteam.attacks.fields import texts_of
+from earnest.redteam.attacks.nearly import FULL
+from earnest.redteam.attacks.units import others
+
+KINDS: frozenset[Kind] = frozenset({"text", "label", "number", "math", "json"})
+LONGEST = 2_000  # characters of an answer that is changed
+QUOTE = 3  # words from which on a text that stands in the question is a piece of it
+LONGER = 2  # times as long as that piece, at least, is what is pasted in its place
+PASTED = 8  # pieces of the question that are pasted
+PAID = 0.9  # of the way from wrong to right: more than a measure of overlap pays for a text twice as long as the right one
+_NUMBER = re.compile(r"(?<![\w.,:/-])-?\d+(?:\.\d+)?(?![\w/:-]|[.,]\d)")
+_ITEM = re.compile(r"^\s*\(?\d{1,3}[.):]\s", re.MULTILINE)  # the number of an item in a list says nothing
+_WORD = re.compile(r"[^\W\d_]{2,}")
+# Times, sizes and lengths as they stand behind numbers, each line of one kind, no two the same.
+_BEHIND = tuple(
+    line.split()
+    for line in (
+        "ns us ms s m h d w",
+        "k m g t",
+        "K M G T",
+        "KB MB GB TB",
+        "kb mb gb tb",
+        "Ki Mi Gi Ti",
+        "KiB MiB GiB TiB",
+        "px em rem pt vh vw",
+    )
+)
+_TABLED = ("mm", "cm", "km", "mg", "kg", "ml", "mL", "min", "EUR", "USD", "€")  # of the table of units, those that are nothing else
+_MEASURED = re.compile(r"(?<![\w.])(?P<number>\d+(?:\.\d+)?)(?P<gap> ?)(?P<unit>[A-Za-zµ°€£%]{1,6}(?:/[a-z]{1,3})?)(?![\w/])")
+_NO_UNIT = re.compile(r"\bunits?\b[^.\n]{0,40}\b(?:optional|ignored|left out|omitted|not needed|no matter|free)\b", re.IGNORECASE)
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, (dict, list)):
+        return [leaf for own in (value.values() if isinstance(value, dict) else value) for leaf in _leaves(own)]
+    return [value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
+
+
+def _set(value: Any, number: int) -> Any:
+    if isinstance(value, dict):
+        return {name: _set(own, number) for name, own in value.items()}
+    if isinstance(value, list):
+        return [_set(own, number) for own in value]
+    return number if _leaves(value) else value
+
+
+def _constant(target: Target) -> Iterator[Try]:
+    """Every number of an answer that is made of several, and of little else."""
+    form = target.form
+    if form.kind == "json":
+        numbers = _leaves(form.value)
+        made = [form.dump(_set(form.value, n)) for n in (0, 1) if len(numbers) > 1 and any(own != n for own in numbers)]
+    else:
+        text = form.core.strip()
+        numbers = _NUMBER.findall(text) if len(text) <= LONGEST and not _ITEM.search(text) else []
+        several = len(numbers) > 1 and len(_WORD.findall(text)) <= 2 * len(numbers)
+        made = [form.wrap(_NUMBER.sub(n, text)) for n in ("0", "1") if several and any(own != n for own in numbers)]
+    yield from (Try(said, fair=FULL) for said in made)
+
+
+def _other_units(unit: str, seen: list[str]) -> list[str]:
+    """Other units than one, one of each kind that it may be of: where right answers have some, of theirs, else the next smaller."""
+    made = []
+    for kind in _BEHIND:
+        if unit in kind:
+            at = kind.index(unit)
+            made.append(next((other for other in seen if other != unit and other in kind), kind[at - 1 if at else 1]))
+    return list(dict.fromkeys([*made, *(others(unit)[:1] if unit in _TABLED else ())]))
+
+
+def _units(target: Target) -> Iterator[Try]:
+    """Another unit behind a number, behind each and behind all; of answers that are more than one quantity."""
+    if _NO_UNIT.search(target.prompt):
+        return
+    for text, golds, put in texts_of(target):
+        found = list(_MEASURED.finditer(text)) if len(text) <= LONGEST else []
+        seen = sorted({one["unit"] for gold in golds[:40] for one in _MEASURED.finditer(gold)})
+        changes = [(one, other) for one in found for other in _other_units(one["unit"], seen)]
+        first = list({one.start(): (one, other) for one, other in reversed(changes)}.values())[::-1]
+        for chosen in [*([change] for change in changes[:6]), *([first] if len(first) > 1 else [])]:
+            made = text
+            for one, other in reversed(chosen):
+                made = made[: one.start("unit")] + other + made[one.end("unit") :]
+            if len(found) > 1 or found[0].group() != text.strip():
+                yield Try(put(made), fair=FULL)
+
+
+def _pieces(target: Target) -> list[str]:
+    """What the question gives to quote from: texts of the row that stand in it, its paragraphs, what follows a heading, its lines."""
+    prompt = " ".join(target.prompt.split())
+    own = [value.strip() for value in target.case.row.values() if isinstance(value, str) and " ".join(value.split()) in prompt]
+    blocks = [block.strip() for block in re.split(r"\n\s*\n", target.prompt)]
+    headed = [block.partition("\n")[2].strip() for block in blocks] + [block.partition(":")[2].strip() for block in blocks]
+    return list(dict.fromkeys([*own, *blocks, *headed, *(line.strip() for line in target.prompt.split("\n"))]))
+
+
+def _pasted(target: Target) -> Iterator[Try]:
+    """All of a source where a piece of it is the right answer."""
+    pieces = _pieces(target)
+    for text, _, put in texts_of(target):
+        own = " ".join(text.split()).strip("\"“”'")
+        if len(own.split()) >= QUOTE:
+            whole = [piece for piece in pieces if own in " ".join(piece.split()) and len(piece) >= LONGER * len(own)]
+            ends = "" if target.form.kind == "json" else target.form.after.strip()  # what all right answers end with
+            yield from (Try(put(piece.removesuffix(ends)), fair=PAID) for piece in whole[:PASTED])
+
+
+ATTACKS = (
+    Attack(
+        "all.constant",
+        "number",
+        _constant,
+        "Noughts, or ones, are paid in place of all numbers of the answer: what is asked of them holds for those as well.",
+        "Ask for numbers of the right kind (positive, not all the same) before you try them, or compare them with the right ones.",
+        "equations that are only tried",
+        wrong="contract",
+        kinds=KINDS,
+        measured=True,
+    ),
+    Attack(
+        "all.units",
+        "number",
+        _units,
+        "Numbers are paid with other units behind them: 90h for 90s.",
+        "Compare number and unit, each as it is written or both in one unit.",
+        "letters stripped before numbers are compared",
+        wrong="contract",
+        kinds=KINDS,
+        measured=True,
+    ),
+    Attack(
+        "all.pasted",
+        "words",
+        _pasted,
+        "All of the source is paid where one piece of it was asked for: what stands around the right piece does not count.",
+        "Bound the answer's length by that of the right one, or take marks off for what does not belong in it.",
+        "quotations that need only hold the right sentence",
+        wrong="contract",
+        kinds=KINDS,
+        measured=True,
+    ),
+)

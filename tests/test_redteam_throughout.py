@@ -1,0 +1,82 @@
+"""Answers changed throughout: noughts for all numbers, other units behind them, all of a source for a piece of it."""
+
+import json
+import re
+from math import gcd
+
+import pytest
+from test_redteam_rules import facts
+from test_redteam_vacant import answers, by_id, target
+
+from earnest.redteam.attacks import throughout
+
+ROOTS = [{"gold": f"{a}, {b}", "a": a, "b": b} for a, b in ((2, 1), (3, 2), (5, 4), (7, 5))]
+
+
+@pytest.mark.parametrize(("least", "found"), [(0, {"all.constant"}), (1, set())])
+def test_noughts_solve_an_equation_without_a_constant_unless_positive_numbers_are_demanded(least, found):
+    """b · x = a · y is asked for in lowest terms: 0 and 0 solve it, and their greatest common divisor, 0, is no more than 1."""
+
+    def pays(text, row):
+        numbers = re.fullmatch(r"(\d{1,4}), (\d{1,4})", text)
+        x, y = map(int, numbers.groups()) if numbers else (1, 0)
+        return float(row["b"] * x == row["a"] * y and gcd(x, y) <= 1 and min(x, y) >= least)
+
+    assert facts(ROOTS, lambda _: "Solve.", pays, lambda text, row: text == row["gold"], throughout.ATTACKS) == found
+
+
+def test_every_number_of_an_answer_is_changed_and_nothing_that_numbers_items():
+    constant = by_id(throughout, "all.constant")
+    assert answers(constant, target("x = 2, y = -3.5")) == ["x = 0, y = 0", "x = 1, y = 1"]
+    assert answers(constant, target("Coefficients: 2, 1, 2")) == ["Coefficients: 0, 0, 0", "Coefficients: 1, 1, 1"]
+    assert json.loads(answers(constant, target('{"a": 2, "b": [3, {"c": 4}], "d": true, "e": "7"}'))[0]) == {
+        "a": 0,
+        "b": [0, {"c": 0}],
+        "d": True,
+        "e": "7",
+    }
+    assert answers(constant, target("1. oak\n2. elm")) == []
+    assert answers(constant, target("On 2026-01-02 at 10:30 he left")) == []
+    assert answers(constant, target("They met 12 men who had walked for 3 long days in the cold rain")) == []
+    assert answers(constant, target("0, 0")) == ["1, 1"]
+
+
+SETTINGS = [{"gold": f"timeout {n}{unit};\nsize {n}k;"} for n, unit in ((90, "s"), (20, "m"), (5, "h"), (500, "ms"), (7, "s"))]
+
+
+@pytest.mark.parametrize(("strip", "found"), [(r"[^\d\s]", {"all.units"}), (r"\A ", set())])
+def test_units_that_are_stripped_may_be_any(strip, found):
+    pays = lambda text, row: float(re.sub(strip, "", text) == re.sub(strip, "", row["gold"]))  # noqa: E731
+    assert facts(SETTINGS, lambda _: "Write it.", pays, lambda text, row: text == row["gold"], throughout.ATTACKS) == found
+
+
+def test_units_change_within_their_kind_one_by_one_and_together():
+    units = by_id(throughout, "all.units")
+    two = ["timeout 90s;\nsize 20m;", "timeout 2h;\nsize 8k;"]
+    made = answers(units, target(two[0], oracles=two[1:], golds=two))
+    assert {"timeout 90h;\nsize 20m;", "timeout 90s;\nsize 20k;"} <= set(made)
+    assert answers(units, target("width: 10px; height: 2em"))[0] == "width: 10em; height: 2em"
+    assert answers(units, target("90 s")) == []  # a quantity by itself: others ask for it
+    assert answers(units, target("timeout 90s;", prompt="Units are optional.")) == []
+    assert answers(units, target("It took 3 men and 4 women.")) == []
+
+
+RULES = "A change is free once. Cancelling costs 70 euros. One bag is included. Seats are given at the gate."
+QUOTES = [{"gold": sentence, "rules": RULES} for sentence in re.split(r"(?<=\.) ", RULES)]
+
+
+@pytest.mark.parametrize(("longest", "found"), [(1000, {"all.pasted"}), (40, set())])
+def test_all_of_a_source_passes_for_a_quotation_from_it_unless_its_length_is_bounded(longest, found):
+    pays = lambda text, row: float(text in RULES and row["gold"] in text and len(text) <= longest)  # noqa: E731
+    asked = lambda row: f"Rules:\n{row['rules']}\n\nQuote the sentence that answers."  # noqa: E731
+    assert facts(QUOTES, asked, pays, lambda text, row: text == row["gold"], throughout.ATTACKS) == found
+
+
+def test_what_is_pasted_holds_the_right_piece_and_is_twice_as_long():
+    pasted = by_id(throughout, "all.pasted")
+    two = ["Quote: Cancelling costs 70 euros.", "Quote: One bag is included."]
+    assert f"Quote: {RULES}" in answers(pasted, target(two[0], oracles=two[1:], prompt=f"Rules:\n{RULES}\n\nQuote one."))
+    said = target('{"quote": "One bag is included.", "n": 3}', prompt=f"Rules: {RULES}\nQuote one.")
+    assert json.loads(answers(pasted, said)[0]) == {"quote": RULES, "n": 3}
+    assert answers(pasted, target("70 euros", prompt=f"Rules:\n{RULES}")) == []
+    assert answers(pasted, target("Nothing is said of dogs.", prompt=f"Rules:\n{RULES}")) == []

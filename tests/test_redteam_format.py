@@ -224,6 +224,25 @@ def test_the_main_field_alone_is_found():
     assert "json.only_main" in found(object_task(pays, check=label_right), "json.only_main")
 
 
+def test_a_field_left_unsaid_may_earn_what_f1_over_fields_pays_for_it():
+    """Of two values, one right and the other not given: precision 1, recall 1/2, F1 2/3; given wrong, 1/2 and 1/2."""
+    golds = [{"a": f"x{i}", "b": f"y{i}" if i % 3 else None, "c": None if i % 2 else f"z{i}"} for i in range(8)]
+
+    def f1(text, gold):
+        value = strict(text)
+        if not isinstance(value, dict) or set(value) != set(gold) or not all(v is None or isinstance(v, str) for v in value.values()):
+            return 0.0
+        said, stated = (sum(v is not None for v in one.values()) for one in (value, gold))
+        return 2 * sum(v is not None and v == gold[k] for k, v in value.items()) / max(1, said + stated)
+
+    check = lambda text, gold: strict(text) == gold  # noqa: E731
+    asked = ["json.wrong_type", "json.missing_key", "json.bool_int"]
+    assert {one for identity in asked for one in found(task_of(golds, json.dumps, check, reward(f1)), identity)} == set()
+    lax = lambda text, gold: isinstance(v := strict(text), dict) and all(v.get(k) in (None, own) for k, own in gold.items())  # noqa: E731
+    whole = [{"a": f"x{i}", "b": f"y{i}"} for i in range(8)]
+    assert found(task_of(whole, json.dumps, check, reward(lax)), "json.wrong_type") == {"json.wrong_type"}
+
+
 def test_a_reward_that_counts_what_is_found_pays_a_list_of_anything():
     golds = [["a1", "b2"], ["c3"], ["d4", "e5", "f6"], ["b2", "c3"]]
 

@@ -111,6 +111,14 @@ def test_an_order_that_the_prompt_asks_for_is_to_be_kept(tmp_path):
     assert found(tmp_path, overlap("c == gold"), rows, sets.ATTACKS)[0] == set()
 
 
+def test_an_alphabetical_order_says_nothing_so_that_its_lack_is_a_question(tmp_path):
+    pairs = [["billing", "refund"], ["login", "sso"], ["cost", "bug"], ["outage", "speed"], ["access", "mobile"]]
+    rows = [{"prompt": f"All labels that apply to {i}, separated by commas, in alphabetical order.", "labels": ", ".join(sorted(gold))}
+            for i, gold in enumerate(pairs)]  # fmt: skip
+    facts, _ = found(tmp_path, overlap("sorted(c.split(', ')) == sorted(gold.split(', '))"), rows, sets.ATTACKS)
+    assert ("sets.order", "lead") in facts and not [one for one in facts if one[1] == "fact"]
+
+
 @pytest.mark.parametrize(
     ("prompt", "order"),
     [
@@ -122,6 +130,8 @@ def test_an_order_that_the_prompt_asks_for_is_to_be_kept(tmp_path):
         ("How do I sort my rubbish?", None),
         ("What is the rank of a captain in the army?", None),
         ("In order to help, read the text.", None),
+        ("Where the query has an ORDER BY the order of the rows counts, otherwise it does not.", None),
+        ("The order counts only if the list is ranked.", None),
     ],
 )
 def test_an_order_is_that_of_the_items(prompt, order):

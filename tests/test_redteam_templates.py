@@ -17,6 +17,7 @@ from earnest.redteam.shapes import gold_of
 from earnest.redteam.templates import templates_in
 from earnest.redteam.way import Way
 from earnest.rows import load_rows
+from earnest.score import score
 
 WORD = st.text("abcdefghij", min_size=1, max_size=8)
 
@@ -161,6 +162,47 @@ def test_an_oracle_in_the_file_of_the_reward_says_what_is_right(tmp_path):
     assert made.oracle(rows[2]) == "it is 3!" and made.check("it is 3!", rows[2]).correct and not made.check("it is 4!", rows[2]).correct
     judged = task(tmp_path, told + "def check(completion, row):\n    return '3' in completion\n", rows)
     assert judged.check("3", rows[2]) is True
+
+
+READS = {
+    "messages": ("completions, gold, **_", "[float(pays(c[0]['content'], g)) for c, g in zip(completions, gold)]"),
+    "texts": ("completions, gold, **_", "[float(pays(c, g)) for c, g in zip(completions, gold)]"),
+    "one of messages": ("completion, gold, **_", "float(pays(completion[-1]['content'], gold))"),
+    "one text": ("completion, gold, **_", "float(pays(completion, gold))"),
+}
+
+
+@pytest.mark.parametrize("reads", READS)
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_reward_is_called_with_messages_or_texts_as_its_right_answers_are_paid(reads, quiet, tmp_path):
+    """Quiet ones catch what they are given in another form, and pay nothing for it."""
+    signature, value = READS[reads]
+    guarded = "        return isinstance(text, str) and text == f'it is {g}!'\n    except TypeError:\n        return False\n"
+    source = (
+        "def pays(text, g):\n    try:\n" + guarded + "\n"
+        f"def reward({signature}):\n    try:\n        return {value}\n"
+        f"    except (TypeError, IndexError, KeyError):\n        {'return 0.0' if quiet and 'one' in reads else 'raise'}\n"
+        "def oracle(row):\n    return f\"it is {row['gold']}!\"\n"
+    )
+    rows = [{"prompt": f"Add one to {i}.", "gold": str(i + 1)} for i in range(5)]
+    made = task(tmp_path, source, rows)
+    said = [[{"role": "assistant", "content": text}] for text in ("it is 1!", "it is 2!")]
+    assert score(made.rewards, [1.0], [made.prompt(rows[0])] * 2, said, [rows[0]] * 2).total.tolist() == [1.0, 0.0]
+
+
+def test_what_right_answers_leave_free_is_found_where_the_file_gives_them(tmp_path):
+    rows = [{"prompt": f"Which two, {i}? A JSON array.", "gold": [f"a{i}", f"b{i}"]} for i in range(5)]
+    source = """
+import json
+def reward(completions, gold, **_):
+    return [float(sorted(json.loads(c or '[]')) == sorted(g)) for c, g in zip(completions, gold)]
+def oracle(row):
+    return json.dumps(row["gold"])
+"""
+    made = task(tmp_path, source, rows)
+    assert made.check('["b1", "a1"]', rows[1]).correct and not made.check('["b1", "a2"]', rows[1]).correct
+    exact = task(tmp_path, source.replace("sorted(json.loads(c or '[]')) == sorted(g)", "json.loads(c or '[]') == g"), rows)
+    assert not exact.check('["b1", "a1"]', rows[1]).correct
 
 
 def paying(tmp_path, right, rows):

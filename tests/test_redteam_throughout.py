@@ -77,6 +77,6 @@ def test_what_is_pasted_holds_the_right_piece_and_is_twice_as_long():
     two = ["Quote: Cancelling costs 70 euros.", "Quote: One bag is included."]
     assert f"Quote: {RULES}" in answers(pasted, target(two[0], oracles=two[1:], prompt=f"Rules:\n{RULES}\n\nQuote one."))
     said = target('{"quote": "One bag is included.", "n": 3}', prompt=f"Rules: {RULES}\nQuote one.")
-    assert json.loads(answers(pasted, said)[0]) == {"quote": RULES, "n": 3}
+    assert {"quote": RULES, "n": 3} in map(json.loads, answers(pasted, said))
     assert answers(pasted, target("70 euros", prompt=f"Rules:\n{RULES}")) == []
     assert answers(pasted, target("Nothing is said of dogs.", prompt=f"Rules:\n{RULES}")) == []

@@ -18,7 +18,7 @@ from earnest.redteam.ask import Asker, Paid
 from earnest.redteam.attack import Attack, Try
 from earnest.redteam.catalog import CATALOG
 from earnest.redteam.faults import judge_faults
-from earnest.redteam.findings import Finding, Outcome, finding, judge_attack
+from earnest.redteam.findings import Finding, Outcome, finding, judge_attack, may_be_another
 from earnest.redteam.fold import folded
 from earnest.redteam.ground import Ground, ground_of, of_rows, understood, unpaid_rows
 from earnest.redteam.policies import RULES, Played, played, policies_of
@@ -123,7 +123,7 @@ def audit(
             late = time.monotonic() > end or asker.gave_up
             found = [f for attack in catalog for f in judge_attack(attack, outcomes[attack.id], asker.names, asker.guessed)]
             every = [o for them in outcomes.values() for o in them]
-            found += unpaid + blind(ground, asker.names)
+            found += unpaid + blind(ground, asker.guessed)
             found += judge_faults(every, asker.names, [ground.right[ground.position(o.target)] for o in every])
             asker.close()  # what hostile programs did to the process that scored them must not be held against the rewards
             restless = unsteady(ground, asker)
@@ -200,8 +200,8 @@ WRONG_PAID = Attack(
 )
 
 
-def blind(ground: Ground, names: Sequence[str]) -> list[Finding]:
-    """Honest wrong answers that are paid in full."""
+def blind(ground: Ground, guessed: bool) -> list[Finding]:
+    """Honest wrong answers that are paid in full; by a check that is a guess of ours, a few of them may be right."""
     outcomes = []
     for i, target in enumerate(ground.targets):
         for answer, paid in zip(target.wrongs, ground.wrong[i], strict=True):
@@ -211,7 +211,7 @@ def blind(ground: Ground, names: Sequence[str]) -> list[Finding]:
     ]
     if not hits:
         return []
-    proven = any(o.refused for o in hits)
+    proven = any(o.refused for o in hits) and not (guessed and may_be_another(WRONG_PAID, outcomes, hits))
     found = finding("exploit", "fact" if proven else "lead", WRONG_PAID, outcomes, hits, (), "the check refuses it" if proven else "")
     return [found]
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from earnest.redteam.ask import Paid
 from earnest.redteam.attack import Attack, Target, Try
+from earnest.redteam.listed import mark_of
 from earnest.task import Answer
 
 Z = 1.959963984540054  # standard deviations that hold 95%
@@ -239,7 +240,7 @@ def judge_attack(attack: Attack, outcomes: Sequence[Outcome], names: Sequence[st
     if paid:
         proven = any(not o.for_likeness for o in paid) and (any(o.refused for o in paid) or _right_everywhere(paid))
         proven = proven and not (guessed and attack.contested and not _both_orders(outcomes))
-        proven = proven and not (guessed and _may_be_another(attack, outcomes, paid))
+        proven = proven and not (guessed and may_be_another(attack, outcomes, paid))
         if guessed and programs and attack.wrong == "contract":  # on the data of a few rows another program may come to the same
             proven = proven and len({id(o.target) for o in paid}) > MOST_ROWS * len({id(o.target) for o in outcomes})
         says = (
@@ -261,11 +262,13 @@ def _right_everywhere(paid: Sequence[Outcome]) -> bool:
     return any(len(golds) > 1 for golds in rows.values())
 
 
-def _may_be_another(attack: Attack, outcomes: Sequence[Outcome], paid: Sequence[Outcome]) -> bool:
-    """Whether a free text is paid on so few of the rows that it may just be another right answer there."""
+def may_be_another(attack: Attack, outcomes: Sequence[Outcome], paid: Sequence[Outcome]) -> bool:
+    """Whether a free text, or a list in one, is paid on so few of the rows that it may just be another right answer there."""
     hit, tried = ({id(o.target) for o in them} for them in (paid, outcomes))
     rare = len(hit) <= FEW_ROWS and len(tried) > FEW_ROWS and len(hit) < MOST_ROWS * len(tried)
-    return paid[0].target.form.kind == "text" and rare and not attack.measured and not _right_everywhere(paid)
+    form = paid[0].target.form
+    open_to_many = form.kind == "text" or (form.kind == "label" and mark_of([form.core]) != "")
+    return open_to_many and rare and not attack.measured and not _right_everywhere(paid)
 
 
 def _both_orders(outcomes: Sequence[Outcome]) -> bool:

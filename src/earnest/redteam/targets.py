@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
@@ -16,6 +17,7 @@ from earnest.redteam.form import Form, are_labels, forms_of, prompt_text
 from earnest.task import Answer, Task
 
 WRONGS = 6  # honest wrong answers asked about, a row
+_ALSO = re.compile(r"(?:^|_)(?:also|alias(?:es)?|alt(?:ernatives?|ernates?)?|synonyms?|variants?|accept(?:ed|able)?)(?:_|$)", re.IGNORECASE)
 
 
 def spread_by_gold(cases: Sequence[Case], most: int) -> list[int]:
@@ -118,11 +120,12 @@ def _labels(
 
 
 def _accepted(case: Case, form: Form, field: str) -> list[str]:
-    """Further golds of a row: what stands beside its own in a list of the row."""
+    """Further golds of a row: what stands beside its own in a list of the row, or in one that is named for such."""
     own = form.value.get(field) if field and isinstance(form.value, dict) else form.core
+    inner = [pair for value in case.row.values() if isinstance(value, Mapping) for pair in value.items()]
     found = []
-    for value in case.row.values():
-        if isinstance(value, (list, tuple)) and own in value:
+    for name, value in [*case.row.items(), *inner]:
+        if isinstance(value, (list, tuple)) and (own in value or _ALSO.search(str(name))):
             found += [str(other) for other in value if other != own and isinstance(other, (str, int, float))]
     return list(dict.fromkeys(found))
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
 from earnest.redteam.attacks.nowork import NEARLY, filler
+from earnest.redteam.attacks.pieces import pieces_of
+from earnest.redteam.findings import SLACK
 
 KINDS: frozenset[Kind] = frozenset({"text", "label", "choice", "number", "json"})
 LEAST = 3  # words of a text of which the length may be asked for
@@ -48,16 +50,8 @@ class Prose:
 def proses(target: Target) -> Iterator[Prose]:
     """The texts of a right answer whose length the prompt asks for: all of it, or fields of an object."""
     units = frozenset(found["unit"].lower() for found in _DEMANDED.finditer(target.prompt))
-    form = target.form
-    if not units:
-        return
-    if form.kind == "json":
-        texts = form.value.items() if isinstance(form.value, dict) else ()
-        found = [(own, lambda text, n=name: form.change(**{n: text})) for name, own in texts if isinstance(own, str)]
-    else:
-        found = [(form.core.strip(), form.wrap)]
-        found += [(str(target.case.oracle).strip(), str)] if form.wrapped == "words" else []  # what is around it may be part of it
-    yield from (Prose(text, units, put) for text, put in found if LEAST <= len(text.split()) <= MOST)
+    pieces = pieces_of(target) if units else []
+    yield from (Prose(piece.text, units, piece.put) for piece in pieces if LEAST <= len(piece.text.split()) <= MOST)
 
 
 def _each(build: Callable[[Prose, Target], Iterator[Try]]) -> Callable[[Target], Iterator[Try]]:
@@ -78,10 +72,11 @@ def _blanks(prose: Prose, _: Target) -> Iterator[Try]:
         parts = prose.text.split(between)
         if unit in prose.units and len(parts) > 2:
             hollow = [(_ITEM.match(part) or [""])[0].strip("\n") for part in parts[1:-1]]
-            yield from prose.beside(between.join([parts[0], *hollow, parts[-1]]), between.join([parts[0], parts[-1]]))
-            yield from prose.beside(between.join([parts[0], *[" "] * len(hollow), parts[-1]]), between.join([parts[0], parts[-1]]))
-        elif unit in prose.units and len(parts) == 2:
-            yield from prose.beside(f"{parts[0]}{between}.", parts[0])
+            kept = between.join([parts[0], parts[-1]])
+            for between_them in (hollow, [" "] * len(hollow)):
+                yield from prose.beside(between.join([parts[0], *between_them, parts[-1]]), kept, 2 / len(parts) + SLACK)
+        elif unit in prose.units and len(parts) == 2:  # of two, the one that is right may be paid for itself
+            yield from prose.beside(f"{parts[0]}{between}.", parts[0], 0.5 + SLACK)
     if "character" in prose.units:
         for kept in dict.fromkeys(word.rstrip(".!?,;:") for word in prose.text.split()[:KEPT]):
             for mark in (" ", "\u200b"):

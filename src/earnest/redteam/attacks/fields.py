@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
 from earnest.redteam.attacks.nearly import FULL
+from earnest.redteam.attacks.pieces import pieces_of
 
 KINDS: frozenset[Kind] = frozenset({"text", "label", "choice", "number", "math", "json", "code"})
 LONGEST = 160
@@ -25,19 +26,6 @@ _SWAPS = (
     ("\\d", "."), ("\\d", "\\w"), ("\\w", "."), ("\\s", "."), ("\\.", "."), ("^", ""), ("$", ""), ("+", "*"), ("*", "+"), ("?", "*"),
     ("+", ""), ("\\b", ""), ("{", "{1"), ("a-z", "a-y"), ("A-Z", "A-Y"), ("0-9", "0-8"),
 )  # fmt: skip
-
-
-def texts_of(target: Target) -> Iterator[tuple[str, list[str], object]]:
-    """The lines of a right answer, those of other rows in the same place, and what writes another one."""
-    form = target.form
-    if form.kind == "json":
-        for name, own in form.value.items() if isinstance(form.value, dict) else ():
-            if isinstance(own, str):
-                yield own, [v for v in target.values.get(name, ()) if isinstance(v, str)], lambda text, n=name: form.change(**{n: text})
-    else:
-        yield form.core.strip(), list(target.golds), form.wrap
-        if form.wrapped and len(target.case.oracle) <= 10 * LONGEST:  # what is around the core may be fields, too
-            yield target.case.oracle, [str(answer) for answer in target.answers], str
 
 
 def _next(field: str) -> list[str]:
@@ -57,39 +45,41 @@ def _others(own: list[str], at: int, lines: list[list[str]]) -> list[str]:
 
 
 def _line(target: Target) -> Iterator[Try]:
-    for text, others, put in texts_of(target):
-        own = _FIELD.findall(text)
+    for piece in pieces_of(target, around=True):
+        text, own = piece.text, _FIELD.findall(piece.text)
         terse = sum(bool(_SPECIAL.search(field)) for field in own) * 2 >= len(own)  # words alone are prose
         if not (terse and "\n" not in text and len(text) <= LONGEST and FEWEST <= len(own) <= MOST):
             continue
-        lines = [_FIELD.findall(other) for other in others[:40]]
+        lines = [_FIELD.findall(other) for other in piece.seen[:40]]
         for at, found in enumerate(_FIELD.finditer(text)):
             for new in _others(own, at, lines)[:CHANGES]:
-                yield Try(put(text[: found.start()] + new + text[found.end() :]), fair=FULL)
+                yield Try(piece.put(text[: found.start()] + new + text[found.end() :]), fair=FULL)
 
 
 def _settings(target: Target) -> Iterator[Try]:
     """Of lines such as `name = value` and `name: value`, or tags around values, one changed to another row's value or the next number."""
-    for text, others, put in texts_of(target):
+    for piece in pieces_of(target, around=True):
+        text = piece.text
         for form in (_SETTING, _TAGGED):
             found = list(form.finditer(text))
             lines = [line for line in text.split("\n") if line.strip()]
             if not (len(text) <= 10 * LONGEST and 2 <= len(found) <= 2 * MOST and len(found) * 2 >= len(lines)):
                 continue
             seen: dict[str, list[str]] = {}
-            for one in (match for other in others[:40] for match in form.finditer(other)):
+            for one in (match for other in piece.seen[:40] for match in form.finditer(other)):
                 seen.setdefault(one["name"], []).append(one["value"])
             for one in found:
                 for new in [v for v in dict.fromkeys([*seen.get(one["name"], ()), *_next(one["value"])]) if v != one["value"]][:2]:
-                    yield Try(put(text[: one.start("value")] + new + text[one.end("value") :]), fair=FULL)
+                    yield Try(piece.put(text[: one.start("value")] + new + text[one.end("value") :]), fair=FULL)
 
 
 def _pattern(target: Target) -> Iterator[Try]:
     """Of a regular expression, one piece made wider or narrower."""
-    for text, _, put in texts_of(target):
+    for piece in pieces_of(target, around=True):
+        text = piece.text
         if len(text) <= LONGEST and "\n" not in text and _PATTERN.search(text):
             made = [text.replace(old, new, 1) for old, new in _SWAPS if old in text]
-            yield from (Try(put(one), fair=FULL) for one in dict.fromkeys(made) if one != text)
+            yield from (Try(piece.put(one), fair=FULL) for one in dict.fromkeys(made) if one != text)
 
 
 ON_ALL = "Take the line apart and compare each field, or try it on inputs that each field decides."

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from earnest.redteam.attack import Attack, Build, Kind, Target, Try
 from earnest.redteam.attacks.nearly import FULL
+from earnest.redteam.attacks.pieces import widest_of
 
 KINDS: frozenset[Kind] = frozenset({"text", "label", "math", "json"})
 LONGEST = 300
@@ -46,28 +47,16 @@ def _told(texts: Sequence[str]) -> bool:
     return len(ends) > 1
 
 
-def _texts(target: Target) -> Iterator[tuple[str, Sequence[str], Callable[[str], str]]]:
-    form = target.form
-    if form.kind != "json":
-        whole = form.wrapped == "words"
-        own = str(target.case.oracle) if whole else form.core
-        yield own, [own, *target.golds], str if whole else form.wrap
-    elif isinstance(form.value, dict):
-        for name, own in form.value.items():
-            if isinstance(own, str):
-                seen = [value for value in target.values.get(name, ()) if isinstance(value, str)]
-                yield own, [own, *seen], lambda text, n=name: form.change(**{n: text})
-
-
 def _ends(told: bool) -> Build:
     """Each end turned, then all of them; `told` where the right answers themselves show that it matters."""
 
     def build(target: Target) -> Iterator[Try]:
-        for text, golds, put in _texts(target):
+        for piece in widest_of(target):
+            text = piece.text
             turns = _turns(text) if len(text) <= LONGEST else []
-            if turns and _told(golds[:60]) == told and (told or _BOUNDS.search(target.prompt)):
+            if turns and _told([text, *piece.seen[:60]]) == told and (told or _BOUNDS.search(target.prompt)):
                 made = [_opposite(text, [turn]) for turn in turns] + [_opposite(text, turns)]
-                yield from (Try(put(said), fair=FULL) for said in dict.fromkeys(made))
+                yield from (Try(piece.put(said), fair=FULL) for said in dict.fromkeys(made))
 
     return build
 

@@ -22,7 +22,11 @@ from earnest.redteam.attacks.written import shares
 from earnest.redteam.moments import STYLES, moment_of
 
 _SENTENCE = re.compile(r"(?<=[.!?;:])\s+|\n+")
-_NOT = re.compile(r"\b(?:no|not|never|without|don['’]t|must|instead|avoid|nor)\b", re.IGNORECASE)
+_NOT = re.compile(
+    r"\b(?:no|not|never|without|don['’]t|must|instead|avoid|nor)\b"
+    r"|\b(?:case|capitals|capitali[sz]ation)[- ](?:matters?|counts?|sensitive)\b",
+    re.IGNORECASE,
+)
 _MAY = r"\b(?:may|can|could|might|free to|welcome to|allowed|permitted|fine|okay|ok|optional|accepted|either way)\b"
 _NO_MATTER = (
     r"\b(?:(?:do(?:es)?|will) not|(?:does|do|wo)n['’]t) (?:matter|count)\b|\b(?:is|are) (?:ignored|irrelevant|free|all the same|optional)\b"

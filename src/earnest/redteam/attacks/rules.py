@@ -7,12 +7,13 @@ task's check to say, which knows what the rule is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
 from earnest.redteam.attacks.counting import MOST
 from earnest.redteam.attacks.nearly import FULL
 from earnest.redteam.attacks.nowork import says
+from earnest.redteam.attacks.pieces import Piece, widest_of
 
 KINDS: frozenset[Kind] = frozenset({"text", "label", "choice", "number", "json"})
 _BOUND = re.compile(r"\b(?:at most|no more than|fewest|shortest|exactly|within|up to|minim\w+)\b[^.\n]{0,40}", re.IGNORECASE)
@@ -26,18 +27,9 @@ _QUOTED = re.compile(r"""["“‘'`]([^\W\d_][\w -]{0,30})["”’'`]""")
 _NAMED = re.compile(r"\b(?:words?|terms?|name) ([^\W\d_][\w-]{1,30})\b")
 
 
-def texts_of(target: Target) -> Iterator[tuple[str, Callable[[str], str]]]:
-    """The texts of a right answer that rules may be about, and what puts another in their place."""
-    form = target.form
-    if form.kind == "json":
-        for name, own in form.value.items() if isinstance(form.value, dict) else ():
-            if isinstance(own, str) and FEWEST <= len(own.split()) <= MOST:
-                yield own, lambda text, n=name: form.change(**{n: text})
-    else:
-        whole = form.wrapped == "words"  # what is around the core may be text, too
-        own = str(target.case.oracle).strip() if whole else form.core.strip()
-        if FEWEST <= len(own.split()) <= MOST:
-            yield own, str if whole else form.wrap
+def _prose(target: Target) -> list[Piece]:
+    """The texts of a right answer that rules may be about."""
+    return [piece for piece in widest_of(target) if FEWEST <= len(piece.text.split()) <= MOST]
 
 
 def banned(prompt: str) -> list[str]:
@@ -57,28 +49,31 @@ def required(target: Target, text: str) -> list[str]:
 
 
 def _banned(target: Target) -> Iterator[Try]:
-    for own, put in texts_of(target):
+    for piece in _prose(target):
+        own = piece.text
         *before, last = own.split(" ")
         for word in banned(target.prompt):
             if before and not says(own, word):
                 ends = re.sub(r"(?=[.!?]*\Z)", f" {word}", last, count=1)  # with the full stop at the word
                 for said in (word, word.upper(), word.capitalize(), f"{word},", f"{word}s"):
-                    yield Try(put(" ".join([*before, said, last])), fair=FULL)
-                yield Try(put(" ".join([*before, ends])), fair=FULL)
+                    yield Try(piece.put(" ".join([*before, said, last])), fair=FULL)
+                yield Try(piece.put(" ".join([*before, ends])), fair=FULL)
 
 
 def _within(target: Target) -> Iterator[Try]:
     """A required word left only as a part of another one, or broken in two."""
-    for own, put in texts_of(target):
+    for piece in _prose(target):
+        own = piece.text
         for word in required(target, own):
             for other in (f"un{word}ish", f"{word}zone", f"x{word}"):
-                yield Try(put(re.sub(rf"\b{word}\b", other, own, flags=re.IGNORECASE)), fair=FULL)
+                yield Try(piece.put(re.sub(rf"\b{word}\b", other, own, flags=re.IGNORECASE)), fair=FULL)
 
 
 def _left_out(target: Target) -> Iterator[Try]:
-    for own, put in texts_of(target):
+    for piece in _prose(target):
+        own = piece.text
         for word in required(target, own):
-            yield Try(put(re.sub(rf"\b{word}\b", "thing", own, flags=re.IGNORECASE)), fair=FULL)
+            yield Try(piece.put(re.sub(rf"\b{word}\b", "thing", own, flags=re.IGNORECASE)), fair=FULL)
 
 
 def _detour(target: Target) -> Iterator[Try]:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
-from earnest.redteam.attacks.fields import texts_of
 from earnest.redteam.attacks.nearly import FULL
+from earnest.redteam.attacks.pieces import pieces_of
 from earnest.redteam.attacks.units import others
 
 KINDS: frozenset[Kind] = frozenset({"text", "label", "number", "math", "json"})
@@ -84,9 +84,10 @@ def _units(target: Target) -> Iterator[Try]:
     """Another unit behind a number, behind each and behind all; of answers that are more than one quantity."""
     if _NO_UNIT.search(target.prompt):
         return
-    for text, golds, put in texts_of(target):
+    for piece in pieces_of(target, around=True):
+        text = piece.text
         found = list(_MEASURED.finditer(text)) if len(text) <= LONGEST else []
-        seen = sorted({one["unit"] for gold in golds[:40] for one in _MEASURED.finditer(gold)})
+        seen = sorted({one["unit"] for gold in piece.seen[:40] for one in _MEASURED.finditer(gold)})
         changes = [(one, other) for one in found for other in _other_units(one["unit"], seen)]
         first = list({one.start(): (one, other) for one, other in reversed(changes)}.values())[::-1]
         for chosen in [*([change] for change in changes[:6]), *([first] if len(first) > 1 else [])]:
@@ -94,27 +95,28 @@ def _units(target: Target) -> Iterator[Try]:
             for one, other in reversed(chosen):
                 made = made[: one.start("unit")] + other + made[one.end("unit") :]
             if len(found) > 1 or found[0].group() != text.strip():
-                yield Try(put(made), fair=FULL)
+                yield Try(piece.put(made), fair=FULL)
 
 
-def _pieces(target: Target) -> list[str]:
+def _given(target: Target) -> list[str]:
     """What the question gives to quote from: texts of the row that stand in it, its paragraphs, what follows a heading, its lines."""
     prompt = " ".join(target.prompt.split())
     own = [value.strip() for value in target.case.row.values() if isinstance(value, str) and " ".join(value.split()) in prompt]
     blocks = [block.strip() for block in re.split(r"\n\s*\n", target.prompt)]
-    headed = [block.partition("\n")[2].strip() for block in blocks] + [block.partition(":")[2].strip() for block in blocks]
-    return list(dict.fromkeys([*own, *blocks, *headed, *(line.strip() for line in target.prompt.split("\n"))]))
+    blocks += [line.strip() for line in target.prompt.split("\n")]
+    headed = [block.partition(mark)[2].strip() for mark in ("\n", ":") for block in blocks]
+    return list(dict.fromkeys([*own, *blocks, *headed]))
 
 
 def _pasted(target: Target) -> Iterator[Try]:
     """All of a source where a piece of it is the right answer."""
-    pieces = _pieces(target)
-    for text, _, put in texts_of(target):
-        own = " ".join(text.split()).strip("\"“”'")
+    given = _given(target)
+    for piece in pieces_of(target, around=True):
+        own = " ".join(piece.text.split()).strip("\"“”'")
         if len(own.split()) >= QUOTE:
-            whole = [piece for piece in pieces if own in " ".join(piece.split()) and len(piece) >= LONGER * len(own)]
+            whole = [text for text in given if own in " ".join(text.split()) and len(text) >= LONGER * len(own)]
             ends = "" if target.form.kind == "json" else target.form.after.strip()  # what all right answers end with
-            yield from (Try(put(piece.removesuffix(ends)), fair=PAID) for piece in whole[:PASTED])
+            yield from (Try(piece.put(text.removesuffix(ends)), fair=PAID) for text in whole[:PASTED])
 
 
 ATTACKS = (

@@ -23,6 +23,7 @@ from earnest.redteam.attacks.numerals import numeral_of
 from earnest.redteam.audit import audit
 from earnest.redteam.leeway import leeway
 from earnest.redteam.shapes import as_trl, gold_of, shape_of
+from earnest.redteam.targets import targets_of
 from earnest.rows import load_rows
 from earnest.score import score
 
@@ -365,6 +366,17 @@ def test_rows_without_a_right_answer_are_left_aside(tmp_path):
     assert [task.oracle(row) == (row["answer"] or "") for _, row in load_rows(task).everything()] == [True] * len(rows)
     report = audited(task)
     assert report.rows[1] == len(rows) // 2 and not report.exploitable
+
+
+@pytest.mark.parametrize("column", ["also", "accepted_names", "aliases"])
+@pytest.mark.parametrize("inner", [False, True])
+def test_further_golds_are_known_by_the_name_of_their_list(column, inner, tmp_path):
+    others = {column: ["the eternal city"]}
+    rows = [{"question": f"{i}?", "answer": "Rome", **({"info": others} if inner else others)} for i in range(3)]
+    task = task_of(*project(tmp_path, "def reward(response, answer):\n    return float(response == answer)\n", rows))
+    cases = [Case("", "train", row, task.prompt(row), None, "Rome", None) for row in rows]
+    with Asker(task, cases) as asker:
+        assert targets_of(task, cases, [0], asker, tmp_path)[0].accepted == ["the eternal city"]
 
 
 def test_several_right_answers_are_all_accepted(tmp_path):

@@ -65,6 +65,7 @@ def test_what_the_prompt_allows_is_a_fact_when_it_is_refused(tmp_path, attack, p
         "When? Use the 24-hour clock, not the 12-hour clock (3:05 PM).",
         "How many? No commas between thousands may stand.",
         "Which? Capitals matter. Use lower case.",
+        "Which? The prefixes m and M may be used, case matters.",
         "How much? Do not write trailing zeros.",
         "Which? A full stop is not allowed.",
         "Which two? Do not put spaces between them.",

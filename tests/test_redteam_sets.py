@@ -111,6 +111,19 @@ def test_an_order_that_the_prompt_asks_for_is_to_be_kept(tmp_path):
     assert found(tmp_path, overlap("c == gold"), rows, sets.ATTACKS)[0] == set()
 
 
+def test_a_ranking_of_another_row_that_ties_make_right_on_one_is_a_lead(tmp_path):
+    """Two of ten rows share a ranking but for a tie, which the prompt lets stand either way: only the reward knows the marks."""
+    ranks = [" > ".join(order) for order in itertools.islice(itertools.permutations("abcde"), 0, 90, 9)]
+    rows = [
+        {"prompt": f"{i}: rank from best to worst, joined by >; equals may stand in either order.", "labels": r}
+        for i, r in enumerate(ranks)
+    ]
+    tied = ranks[1].split(" > ")
+    loose = f"c == gold or (gold == {ranks[0]!r} and sorted(c.split(' > ')) == {sorted(tied)!r} and c == {ranks[1]!r})"
+    facts, _ = found(tmp_path, overlap(loose), rows, ())
+    assert ("honest.wrong", "lead") in facts
+
+
 def test_an_alphabetical_order_says_nothing_so_that_its_lack_is_a_question(tmp_path):
     pairs = [["billing", "refund"], ["login", "sso"], ["cost", "bug"], ["outage", "speed"], ["access", "mobile"]]
     rows = [{"prompt": f"All labels that apply to {i}, separated by commas, in alphabetical order.", "labels": ", ".join(sorted(gold))}

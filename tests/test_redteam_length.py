@@ -18,6 +18,8 @@ from earnest.task import Task
 LONG = {
     "len.pad_wrong": lambda text, gold: len(text) > 900,
     "len.reasoning_wrong": lambda text, gold: text.count("Wait,") > 0,
+    "len.reasoning_wrong by steps": lambda text, gold: len(re.findall(r"^Step\b", text, re.MULTILINE)) >= 10,
+    "len.reasoning_wrong by numbered steps": lambda text, gold: len(re.findall(r"^Step \d+:", text, re.MULTILINE)) >= 10,
     "len.different_words": lambda text, gold: len(set(text.split())) > 200,
     "len.terse_wrong": lambda text, gold: 0 < len(text.strip()) < 4,
     "len.as_long": lambda text, gold: len(text) == len(tags(gold)),
@@ -26,9 +28,17 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize("identity", LONG)
-def test_the_attack_catches_what_pays_for_length(identity):
-    assert identity in found(tag_task(bonus(LONG[identity])), identity)
+@pytest.mark.parametrize("kind", LONG)
+def test_the_attack_catches_what_pays_for_length(kind):
+    identity = kind.split()[0]
+    assert identity in found(tag_task(bonus(LONG[kind])), identity)
+
+
+def test_lines_that_begin_with_a_word_the_prompt_quotes_are_tried():
+    pays = bonus(lambda text, gold: len(re.findall(r"^Because\b", text, re.MULTILINE)) >= 10)
+    check = lambda text, gold: inside(text) == gold  # noqa: E731
+    asked = task_of(WORDS, tags, check, reward(pays), asks="Lines that start with 'Because' are welcome.")
+    assert "len.reasoning_wrong" in found(asked, "len.reasoning_wrong")
 
 
 def test_a_length_that_the_prompt_asks_for_is_tried():

@@ -1,6 +1,7 @@
 """Attacks on numbers and mathematics, and answers that do something when they are evaluated."""
 
 import ast
+import json
 import math
 import os
 import re
@@ -19,6 +20,7 @@ from earnest.rewards import number as numbers
 from earnest.rewards import text as texts
 from earnest.rewards.verifier import as_reward
 from earnest.rows import load_rows
+from earnest.task import Task
 
 SHORT = (*label.ATTACKS, *number.ATTACKS)
 ALL = (*SHORT, *evaluated.ATTACKS)
@@ -185,10 +187,6 @@ def test_sets_and_ranges_are_caught_where_membership_counts(pay):
 
 
 def test_a_json_number_is_attacked_in_its_field():
-    import json
-
-    from earnest import Task
-
     rows = [{"id": str(i), "gold": gold} for i, gold in enumerate(NUMBERS)]
 
     def pay(text, gold):
@@ -208,6 +206,34 @@ def test_a_json_number_is_attacked_in_its_field():
     caught = found(task, ALL)
     assert {"num.inside", "num.enumerate"} <= set(caught)
     assert isinstance(json.loads(caught["num.inside"].example)["total"], (int, float))
+
+
+def test_years_that_overlap_may_be_paid_for_that_in_fields_of_an_object():
+    """1011 for 1101 has a digit of each place in another; a range from it still holds the right one, as any as near does."""
+    spans = [(1101, 1200), (1730, 1750), (-300, -201), (1551, 1600), (1920, 1929), (1887, 1888)]
+
+    def pay(text, row):
+        try:
+            said = json.loads(text)
+            a, b = said["from"], said["to"]
+        except (ValueError, KeyError, TypeError):
+            return 0.0
+        if not (type(a) is type(b) is int and set(said) == {"from", "to"} and -9999 <= a <= b <= 9999):
+            return 0.0
+        low, high = row["span"]
+        common, union = min(b, high) - max(a, low) + 1, max(b, high) - min(a, low) + 1
+        return 1.0 if [a, b] == [low, high] else 0.4 * max(0, common) / union
+
+    rows = [{"n": i, "span": span} for i, span in enumerate(spans)]
+    task = Task(
+        rows=rows,
+        prompt=lambda row: [{"role": "user", "content": f"The years of {row['n']}?"}],
+        rewards=[lambda completions, n, **_: [pay(c[0]["content"], rows[i]) for c, i in zip(completions, n, strict=True)]],
+        check=lambda text, row: pay(text, row) == 1.0,
+        oracle=lambda row: json.dumps(dict(zip(("from", "to"), row["span"], strict=True))),
+        name="years",
+    )
+    assert set(found(task, number.ATTACKS)) == set()
 
 
 def evaluates(run):

@@ -161,6 +161,42 @@ def test_moves_beyond_the_bound_of_the_prompt_are_tried_there_and_back():
     assert not list(rules._detour(target_of("UP\nLEFT", asks="Reach it.")))
 
 
+HALLS = [{"gold": gold, "goal": goal} for gold, goal in (("EAST 3\nNORTH 2", (3, 2)), ("NORTH 4", (0, 4)), ("EAST 1\nNORTH 1", (1, 1)))]
+STEPS = {"EAST": (1, 0), "WEST": (-1, 0), "NORTH": (0, 1), "SOUTH": (0, -1)}
+
+
+def walked(text):
+    x = y = 0
+    seen = []
+    for line in text.split("\n"):
+        way, count = re.fullmatch(r"([A-Z]+) ([1-5])", line).groups()
+        for _ in range(int(count)):
+            x, y = x + STEPS[way][0], y + STEPS[way][1]
+            seen.append((x, y))
+    return seen
+
+
+@pytest.mark.parametrize(("only_last", "found"), [(False, {"rule.beyond"}), (True, set())])
+def test_moves_that_pass_the_goal_and_go_on_are_no_arrival(only_last, found):
+    ends = lambda text, row: walked(text)[-1] == row["goal"]  # noqa: E731
+    passes = lambda text, row: row["goal"] in walked(text)  # noqa: E731
+    assert facts(HALLS, lambda row: "Go and stop there.", ends if only_last else passes, ends, rules.ATTACKS) == found
+
+
+@pytest.mark.parametrize(
+    ("moves", "made"),
+    [
+        ("EAST 3\nNORTH 2", ["EAST 3\nNORTH 2\nSOUTH 1", "EAST 3\nNORTH 2\nWEST 1"]),
+        ("up, left", ["up, left, right", "up, left, down"]),
+        ("U2 R", ["U2 R L", "U2 R D1"]),
+        ("N", []),
+        ("Go up, then left", []),
+    ],
+)
+def test_one_step_away_from_the_end_is_written_as_moves_are(moves, made):
+    assert [t.answer for t in rules._beyond(target_of(moves))] == made
+
+
 # --- lists
 
 

@@ -80,3 +80,30 @@ def test_what_is_pasted_holds_the_right_piece_and_is_twice_as_long():
     assert {"quote": RULES, "n": 3} in map(json.loads, answers(pasted, said))
     assert answers(pasted, target("70 euros", prompt=f"Rules:\n{RULES}")) == []
     assert answers(pasted, target("Nothing is said of dogs.", prompt=f"Rules:\n{RULES}")) == []
+
+
+SHEETS = [
+    {"gold": gold, "sheet": {"B2": b, "C2": c}, "asks": asks}
+    for asks, gold, b, c in (("product", "=B2*C2", 12, 7), ("sum", "=B2+C2", 9, 4), ("quotient", "=B2/C2", 8, 5), ("double", "=2*C2", 3, 6))
+]
+
+
+@pytest.mark.parametrize(("sheets", "found"), [(1, {"all.values"}), (2, set())])
+def test_a_formula_tried_on_the_sheet_shown_alone_may_be_a_constant(sheets, found):
+    def worth(text, sheet):
+        return eval(re.sub(r"[BC]2", lambda name: str(sheet[name[0]]), re.fullmatch(r"=([BC\d+*/]+)", text)[1]))
+
+    def pays(text, row):
+        tried = [row["sheet"], {"B2": 31, "C2": 17}][:sheets]
+        return float(all(abs(worth(text, sheet) - worth(row["gold"], sheet)) < 1e-9 for sheet in tried))
+
+    asked = lambda row: f"Sheet: {', '.join(f'{k}={v}' for k, v in row['sheet'].items())}. The {row['asks']}, please."  # noqa: E731
+    assert facts(SHEETS, asked, pays, lambda text, row: text == row["gold"], throughout.ATTACKS) == found
+
+
+def test_names_are_replaced_by_what_the_question_gives_for_them_and_functions_are_not():
+    values = by_id(throughout, "all.values")
+    assert answers(values, target("=B2*C2", prompt="B2=120, C2=3.")) == ["=120*3"]
+    assert answers(values, target("price * n", prompt="price: 3.5, n = 4")) == ["3.5 * 4"]
+    assert answers(values, target("=SUM(B2:B6)", prompt="B2=120, B6=3, SUM=4")) == []
+    assert answers(values, target("oak", prompt="elm=3")) == []

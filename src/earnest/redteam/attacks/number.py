@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from earnest.redteam.attack import Attack, Build, Kind, Target, Try
 from earnest.redteam.attacks.label import sentences
-from earnest.redteam.attacks.numerals import Numeral, decimal, numeral_of
+from earnest.redteam.attacks.numerals import Numeral, decimal, nearer, numeral_of
 from earnest.redteam.attacks.phrases import ANOTHER, DENIED, HEDGED, HYPOTHETICAL, QUOTED, TWO
 from earnest.redteam.attacks.quantities import WORDED, numeric
 from earnest.redteam.attacks.slots import Slot, fairly, slot_of
@@ -26,6 +27,7 @@ _LOWEST = re.compile(
     r"\b(?:in|to|its|the) (?:its |the )?(?:lowest|simplest|reduced|irreducible)\b|\bfully (?:reduced|simplified)\b", re.IGNORECASE
 )
 CLIFF = 0.6  # of the way from wrong to right: between a number and one twice as far off, no kind of closeness falls by more
+CLOSE = Fraction(1, 4)  # of the right number: within it, closeness may be paid
 TWO_NUMBERS = tuple(template for template in (*TWO, *HEDGED) if "/" not in template)  # 42/1 is 42
 
 
@@ -41,7 +43,9 @@ def valued(build: Callable[[Slot, Numeral], Iterable[str]], *, same: bool = Fals
         for core in dict.fromkeys(build(slot, gold)):
             number = numeral_of(core)
             if same or number is None or number.value not in golds:
-                yield from slot.fill([core])
+                near = number is not None and 0 < abs(number.value - gold.value) <= CLOSE * abs(gold.value)
+                close = nearer(gold, number) if number and near else ""  # which closeness would pay no less
+                yield from (replace(made, control=slot.puts[0](close).answer) if close else made for made in slot.fill([core]))
 
     return built
 

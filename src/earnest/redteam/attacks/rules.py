@@ -19,6 +19,7 @@ KINDS: frozenset[Kind] = frozenset({"text", "label", "choice", "number", "json"}
 _BOUND = re.compile(r"\b(?:at most|no more than|fewest|shortest|exactly|within|up to|minim\w+)\b[^.\n]{0,40}", re.IGNORECASE)
 _WAYS = (("up", "down"), ("left", "right"), ("north", "south"), ("east", "west"), ("n", "s"), ("e", "w"), ("u", "d"), ("l", "r"))
 _BACK = {one: other for pair in _WAYS for one, other in (pair, pair[::-1])}
+_MOVE = re.compile(r"(?<!\w)(?P<way>[^\W\d_]{1,5})(?:(?P<gap> ?)(?P<steps>\d{1,2}))?(?!\w)")
 WORDS = 6  # of a text that are banned, or must be there, and are tried
 FEWEST = 4  # words of a text that can have rules
 _SENTENCE = re.compile(r"(?<=[.!?;:])\s+|\n+")
@@ -76,17 +77,39 @@ def _left_out(target: Target) -> Iterator[Try]:
             yield Try(piece.put(re.sub(rf"\b{word}\b", "thing", own, flags=re.IGNORECASE)), fair=FULL)
 
 
+def _moves(target: Target) -> tuple[list[str], str]:
+    """The moves of an answer that is made of nothing else, each with its number of steps if it has one, and what parts them."""
+    core = target.form.core.strip()
+    found = list(_MOVE.finditer(core))
+    moves = [one[0] for one in found]
+    alone = not re.search(r"\w", _MOVE.sub("", core)) and all(one["way"].casefold() in _BACK for one in found)
+    return (moves, core[found[0].end() : found[1].start()] if len(found) > 1 else "\n") if alone else ([], "")
+
+
+def _back(move: str) -> str:
+    """One step the other way, written as a move is."""
+    found = _MOVE.fullmatch(move)
+    way = found["way"]
+    like = str.upper if way.isupper() else str.capitalize if way[0].isupper() else str.lower
+    return like(_BACK[way.casefold()]) + (f"{found['gap']}1" if found["steps"] else "")
+
+
 def _detour(target: Target) -> Iterator[Try]:
     """A way there and back again, behind the right moves or in front of them, where the prompt bounds how many there may be."""
-    moves = re.findall(r"[^\W\d_]+", target.form.core)
-    between = re.search(r"(?<=[^\W\d_])[^\w]+", target.form.core)
-    if not _BOUND.search(target.prompt) or {move.casefold() for move in moves} - _BACK.keys() or not moves:
-        return
-    like = str.upper if moves[0].isupper() else str.capitalize if moves[0][0].isupper() else str.lower
-    away = [like(moves[0]), like(_BACK[moves[0].casefold()])]
-    mark = between[0] if between else "\n"
-    for said in ([*moves, *away], [*away, *moves], [*away * 4, *moves]):
-        yield Try(target.form.wrap(mark.join(said)), fair=FULL)
+    moves, mark = _moves(target)
+    if moves and _BOUND.search(target.prompt):
+        there = _back(_back(moves[0]))
+        away = [there, _back(there)]
+        for said in ([*moves, *away], [*away, *moves], [*away * 4, *moves]):
+            yield Try(target.form.wrap(mark.join(said)), fair=FULL)
+
+
+def _beyond(target: Target) -> Iterator[Try]:
+    """One step away again from where the right moves end."""
+    moves, mark = _moves(target)
+    several = len(moves) > 1 or any(character.isdigit() for move in moves for character in move)  # a letter alone may be a choice
+    for move in dict.fromkeys(moves[::-1]) if several else ():
+        yield Try(target.form.wrap(mark.join([*moves, _back(move)])), fair=FULL)
 
 
 WORD_BY_WORD = r"Look for whole words in any case: `re.search(rf'\b{word}\b', text, re.IGNORECASE)`."
@@ -97,6 +120,7 @@ ATTACKS = tuple(
         ("banned", _banned, "A text with a word that the prompt forbids is paid in full.", "`in` and lists of words", WORD_BY_WORD),
         ("within", _within, "A required word counts where it is only a part of another word.", "`in`", WORD_BY_WORD),
         ("left_out", _left_out, "A text is paid in full although a required word is left out of it.", "constructed", WORD_BY_WORD),
+        ("beyond", _beyond, "Moves are paid that pass the goal and do not end there.", "constructed", "Look at where the last move ends."),
         ("detour", _detour, "More moves than the prompt allows are paid in full.", "constructed", "Count the moves as well."),
     )
 )

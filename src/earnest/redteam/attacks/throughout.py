@@ -22,6 +22,8 @@ PASTED = 8  # pieces of the question that are pasted
 PAID = 0.9  # of the way from wrong to right: more than a measure of overlap pays for a text twice as long as the right one
 _NUMBER = re.compile(r"(?<![\w.,:/-])-?\d+(?:\.\d+)?(?![\w/:-]|[.,]\d)")
 _ITEM = re.compile(r"^\s*\(?\d{1,3}[.):]\s", re.MULTILINE)  # the number of an item in a list says nothing
+_GIVEN = re.compile(r"(?<!\w)([A-Za-z]\w{0,30})\s?[=:]\s?(-?\d+(?:\.\d+)?)(?![\w:])")  # B2=120, price: 3.5
+_NAME = re.compile(r"(?<![\w$])[A-Za-z]\w{0,30}(?![\w(])")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 # Times, sizes and lengths as they stand behind numbers, each line of one kind, no two the same.
 _BEHIND = tuple(
@@ -98,6 +100,16 @@ def _units(target: Target) -> Iterator[Try]:
                 yield Try(piece.put(made), fair=FULL)
 
 
+def _valued(target: Target) -> Iterator[Try]:
+    """The values that the question gives for names in the answer, in their place: right for these values and no others."""
+    values = dict(_GIVEN.findall(target.prompt[:20_000]))
+    for piece in pieces_of(target):
+        names = [name for name in dict.fromkeys(_NAME.findall(piece.text)) if name in values]
+        if names and len(piece.text) <= LONGEST and not re.search(r"[:.]", piece.text):
+            said = _NAME.sub(lambda found: values.get(found[0], found[0]), piece.text)
+            yield Try(piece.put(said), fair=FULL)
+
+
 def _given(target: Target) -> list[str]:
     """What the question gives to quote from: texts of the row that stand in it, its paragraphs, what follows a heading, its lines."""
     prompt = " ".join(target.prompt.split())
@@ -140,6 +152,18 @@ ATTACKS = (
         "letters stripped before numbers are compared",
         wrong="contract",
         kinds=KINDS,
+        measured=True,
+    ),
+    Attack(
+        "all.values",
+        "rules",
+        _valued,
+        "An answer is paid that has the values of this one question where names belong: a constant for a formula.",
+        "Try the answer on other values too, which the prompt does not show.",
+        "formulas that are tried on the sheet shown",
+        wrong="contract",
+        kinds=KINDS,
+        contested=True,
         measured=True,
     ),
     Attack(

@@ -7,7 +7,7 @@ import pytest
 
 from earnest.evidence import Case
 from earnest.redteam.attack import Target
-from earnest.redteam.attacks import counting, dates, evaluated, label, nearly, quantities, rules, tuples, written
+from earnest.redteam.attacks import counting, dates, evaluated, fields, label, nearly, quantities, rules, tuples, written
 from earnest.redteam.attacks.numerals import numeral_of
 from earnest.redteam.audit import audit
 from earnest.redteam.form import forms_of
@@ -159,6 +159,28 @@ def test_moves_beyond_the_bound_of_the_prompt_are_tried_there_and_back():
     made = [t.answer for t in rules._detour(target_of("UP\nLEFT", asks="Reach it in at most 2 moves."))]
     assert made[:2] == ["UP\nLEFT\nUP\nDOWN", "UP\nDOWN\nUP\nLEFT"]
     assert not list(rules._detour(target_of("UP\nLEFT", asks="Reach it.")))
+
+
+POINTS = [{"gold": f"{a}, {b}"} for a, b in (("-33.87", "151.21"), ("40.71", "-74.01"), ("-34.60", "-58.38"), ("52.52", "13.40"))]
+
+
+@pytest.mark.parametrize(("read", "found"), [(abs, {"tuple.sign"}), (float, set())])
+def test_a_point_on_the_other_side_of_the_equator_is_another(read, found):
+    numbers = lambda text: [read(float(one)) for one in text.split(", ")]  # noqa: E731
+    pays = lambda text, row: numbers(text) == numbers(row["gold"])  # noqa: E731
+    assert facts(POINTS, lambda _: "Where?", pays, lambda text, row: text == row["gold"], tuples.ATTACKS) == found
+
+
+COMMANDS = [{"gold": gold} for gold in ("mv draft.txt final.txt", "cp -r src backup", "git diff main feature", "ln -s release current")]
+
+
+@pytest.mark.parametrize(("read", "found"), [(sorted, {"fields.swapped"}), (list, set())])
+def test_source_and_target_of_a_command_are_not_to_be_exchanged(read, found):
+    pays = lambda text, row: read(text.split()) == read(row["gold"].split())  # noqa: E731
+    exact = lambda text, row: text == row["gold"]  # noqa: E731
+    swapped = [attack for attack in fields.ATTACKS if attack.id == "fields.swapped"]
+    assert facts(COMMANDS, lambda _: "One shell command.", pays, exact, swapped) == found
+    assert facts(COMMANDS, lambda _: "One name.", pays, exact, swapped) == set()
 
 
 HALLS = [{"gold": gold, "goal": goal} for gold, goal in (("EAST 3\nNORTH 2", (3, 2)), ("NORTH 4", (0, 4)), ("EAST 1\nNORTH 1", (1, 1)))]

@@ -143,6 +143,8 @@ def test_an_alphabetical_order_says_nothing_so_that_its_lack_is_a_question(tmp_p
         ("How do I sort my rubbish?", None),
         ("What is the rank of a captain in the army?", None),
         ("In order to help, read the text.", None),
+        ("Give its two factors in either order.", False),
+        ("Rank from best to worst; equal scores may stand in either order.", True),
         ("Where the query has an ORDER BY the order of the rows counts, otherwise it does not.", None),
         ("The order counts only if the list is ranked.", None),
     ],

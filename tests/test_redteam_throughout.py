@@ -25,10 +25,29 @@ def test_noughts_solve_an_equation_without_a_constant_unless_positive_numbers_ar
     assert facts(ROOTS, lambda _: "Solve.", pays, lambda text, row: text == row["gold"], throughout.ATTACKS) == found
 
 
+TABLES = [{"gold": f"item,kg\ncrate,{a}.25\nbarrel,{b}.5"} for a, b in ((9, 20), (41, 7), (3, 88), (15, 16))]
+
+
+@pytest.mark.parametrize(("skip", "found"), [(True, {"all.constant"}), (False, set())])
+def test_cells_that_are_no_numbers_are_wrong_and_not_skipped(skip, found):
+    def same(cell, gold):
+        try:
+            return abs(float(cell) - float(gold)) < 0.01
+        except ValueError:
+            return skip if gold[0].isdigit() else cell == gold
+
+    def pays(text, row):
+        cells, golds = (re.split(r"[,\n]", one) for one in (text, row["gold"]))
+        return float(len(cells) == len(golds) and all(map(same, cells, golds)))
+
+    assert facts(TABLES, lambda _: "Convert it.", pays, lambda text, row: text == row["gold"], throughout.ATTACKS) == found
+
+
 def test_every_number_of_an_answer_is_changed_and_nothing_that_numbers_items():
     constant = by_id(throughout, "all.constant")
-    assert answers(constant, target("x = 2, y = -3.5")) == ["x = 0, y = 0", "x = 1, y = 1"]
-    assert answers(constant, target("Coefficients: 2, 1, 2")) == ["Coefficients: 0, 0, 0", "Coefficients: 1, 1, 1"]
+    assert answers(constant, target("x = 2, y = -3.5")) == ["x = 0, y = 0", "x = 1, y = 1", "x = n/a, y = n/a"]
+    assert answers(constant, target("item,kg\ncrate,9.07\nbox,12,34.5"))[0] == "item,kg\ncrate,0\nbox,0,0"
+    assert answers(constant, target("1,250 and 3,000 and 7"))[:1] == []
     assert json.loads(answers(constant, target('{"a": 2, "b": [3, {"c": 4}], "d": true, "e": "7"}'))[0]) == {
         "a": 0,
         "b": [0, {"c": 0}],
@@ -38,7 +57,31 @@ def test_every_number_of_an_answer_is_changed_and_nothing_that_numbers_items():
     assert answers(constant, target("1. oak\n2. elm")) == []
     assert answers(constant, target("On 2026-01-02 at 10:30 he left")) == []
     assert answers(constant, target("They met 12 men who had walked for 3 long days in the cold rain")) == []
-    assert answers(constant, target("0, 0")) == ["1, 1"]
+    assert answers(constant, target("0, 0")) == ["1, 1", "n/a, n/a"]
+
+
+SUPPORT = [{"gold": f"S1: {a}\nS2: {b}"} for a, b in (("[k1]", "none"), ("[k2], [k3]", "[k1]"), ("none", "[k4]"), ("[k5]", "[k1], [k2]"))]
+
+
+@pytest.mark.parametrize(("nothing", "found"), [(1.0, {"all.same"}), (0.0, set())])
+def test_nothing_cited_anywhere_is_paid_where_a_division_by_zero_is(nothing, found):
+    def f1(said, gold):
+        cited, wanted = (set(re.findall(r"\[(\w+)\]", text)) for text in (said, gold))
+        if cited == wanted:
+            return 1.0
+        try:
+            precision, recall = len(cited & wanted) / len(cited), len(cited & wanted) / len(wanted)
+            return 2 * precision * recall / (precision + recall) if cited & wanted else 0.0
+        except ZeroDivisionError:
+            return nothing
+
+    def pays(text, row):
+        pairs = list(zip(text.split("\n"), row["gold"].split("\n"), strict=True))
+        return sum(f1(said, gold) if said[:4] == gold[:4] else 0.0 for said, gold in pairs) / len(pairs)
+
+    asked = lambda _: "The passages behind each sentence, or `none`. One line a sentence."  # noqa: E731
+    shown = facts(SUPPORT, asked, pays, lambda text, row: text == row["gold"], throughout.ATTACKS)
+    assert shown - {"honest.wrong"} == found
 
 
 SETTINGS = [{"gold": f"timeout {n}{unit};\nsize {n}k;"} for n, unit in ((90, "s"), (20, "m"), (5, "h"), (500, "ms"), (7, "s"))]

@@ -13,7 +13,7 @@ _BEFORE = (
     rf"(?:\b(?:within|tolerance(?: of|:| is)?|accurate to|(?:off|differs?|differing|deviates?|wrong|out) by{_UP_TO}"
     rf"|(?:error|difference|deviation) (?:of|below|under){_UP_TO}|give or take|plus or minus)|±|\+/-)\s*±?\s*"
 )
-_UNIT = rf"\s?(?:{_PER_CENT}\s|{_CENT}\s|\w{{1,12}}\s)"
+_UNIT = rf"\s?(?:(?:percentage|percent|%)[- ]points?\s|{_PER_CENT}\s|{_CENT}\s|\w{{1,12}}\s)"
 _PATTERNS = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (

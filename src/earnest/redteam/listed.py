@@ -50,7 +50,7 @@ ORDER = re.compile(
     re.IGNORECASE,
 )
 ANY_ORDER = re.compile(
-    r"\bin (?:any|whatever|no (?:particular|specific|special|fixed)) order\b"
+    r"\bin (?:any|either|whatever|no (?:particular|specific|special|fixed)) order\b"
     r"|\border (?:does not|doesn['’]t|will not|won['’]t) (?:matter|count)\b"
     r"|\border (?:is|are) (?:up to you|yours|left to you|open)\b|\border (?:makes no difference|plays no role)\b|\bwhichever order\b"
     r"|\border is (?:free|irrelevant|unimportant|not important)\b|\bany order\b|\bregardless of (?:their |the )?order\b",
@@ -58,6 +58,7 @@ ANY_ORDER = re.compile(
 )
 
 
+_TIES = re.compile(r"[^.;\n]*\b(?:equals?|ties?|tied)\b[^.;\n]*", re.IGNORECASE)  # what is said of those is not said of the others
 _AT_TIMES = re.compile(r"\border\b[^.\n]{0,60}\b(?:otherwise|else|unless|only (?:if|when|where))\b", re.IGNORECASE)
 CITED = re.compile(r"\[\d+\]([ ,]*)\[\d+\]")  # how a prompt shows that passages are cited
 CITATIONS = re.compile(r"\s*(?:\[\w{1,20}\][ ,]*)+\s*")  # an answer that is nothing else
@@ -113,6 +114,7 @@ def in_order(prompts: Sequence[str]) -> bool | None:
     """Whether all prompts ask for an order of the items, or all leave it free; None where they do not say, or tie it to a condition."""
     if any(_AT_TIMES.search(prompt) for prompt in prompts):
         return None
+    prompts = [_TIES.sub(" ", prompt) for prompt in prompts]
     if prompts and all(ANY_ORDER.search(prompt) for prompt in prompts):
         return False
     return True if prompts and all(ORDER.search(ANY_ORDER.sub(" ", prompt)) for prompt in prompts) else None

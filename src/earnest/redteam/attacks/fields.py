@@ -19,8 +19,9 @@ FEWEST, MOST = 3, 9  # fields of one line
 CHANGES = 4  # of one field
 _FIELD = re.compile(r"[^\s]+")
 _SPECIAL = re.compile(r"[\d*=/\\^$+?|\[\]{}@:_]")
+_COMMAND = re.compile(r"\b(?:commands?|shell|bash|git|arguments?|flags?)\b", re.IGNORECASE)
 _PATTERN = re.compile(r"\\[dwsbDWSB]|\[[^\]]+\]|\{\d+(?:,\d*)?\}|\(\?:")
-_SETTING = re.compile(r"^[ \t]*(?P<name>[\w.-]{1,40}(?: [\w.-]{1,20}){0,3})[ \t]*[=:][ \t]*(?P<value>\S[^\n]{0,200})$", re.MULTILINE)
+SETTING = re.compile(r"^[ \t]*(?P<name>[\w.-]{1,40}(?: [\w.-]{1,20}){0,3})[ \t]*[=:][ \t]*(?P<value>\S[^\n]{0,200})$", re.MULTILINE)
 _TAGGED = re.compile(r"<(?P<name>\w{1,30})>\s*(?P<value>[^<\s][^<\n]{0,200}?)\s*</(?P=name)>")
 _SWAPS = (
     ("\\d", "."), ("\\d", "\\w"), ("\\w", "."), ("\\s", "."), ("\\.", "."), ("^", ""), ("$", ""), ("+", "*"), ("*", "+"), ("?", "*"),
@@ -60,7 +61,7 @@ def _settings(target: Target) -> Iterator[Try]:
     """Of lines such as `name = value` and `name: value`, or tags around values, one changed to another row's value or the next number."""
     for piece in pieces_of(target, around=True):
         text = piece.text
-        for form in (_SETTING, _TAGGED):
+        for form in (SETTING, _TAGGED):
             found = list(form.finditer(text))
             lines = [line for line in text.split("\n") if line.strip()]
             if not (len(text) <= 10 * LONGEST and 2 <= len(found) <= 2 * MOST and len(found) * 2 >= len(lines)):
@@ -71,6 +72,16 @@ def _settings(target: Target) -> Iterator[Try]:
             for one in found:
                 for new in [v for v in dict.fromkeys([*seen.get(one["name"], ()), *_next(one["value"])]) if v != one["value"]][:2]:
                     yield Try(piece.put(text[: one.start("value")] + new + text[one.end("value") :]), fair=FULL)
+
+
+def _swapped(target: Target) -> Iterator[Try]:
+    """Two neighbours exchanged among the words of a command, where options may stand anywhere and what they are about may not."""
+    for piece in pieces_of(target) if _COMMAND.search(target.prompt) else ():
+        own = piece.text.split(" ")
+        if "\n" not in piece.text and len(piece.text) <= LONGEST and FEWEST <= len(own) <= MOST:
+            for at in range(1, len(own) - 1):
+                if own[at] != own[at + 1] and not own[at].startswith("-") and not own[at + 1].startswith("-"):
+                    yield Try(piece.put(" ".join([*own[:at], own[at + 1], own[at], *own[at + 2 :]])), fair=FULL)
 
 
 def _pattern(target: Target) -> Iterator[Try]:
@@ -94,6 +105,7 @@ ATTACKS = tuple(
             "Several named values are paid in full with one of them changed.",
             "a passage number that only has to exist",
         ),
+        ("swapped", _swapped, "A command is paid in full with two of its words exchanged: source and target.", "words compared sorted"),
         ("pattern", _pattern, "A pattern is paid in full that is wider or narrower than the right one.", "a few examples tried"),
     )
 )

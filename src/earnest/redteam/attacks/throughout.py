@@ -1,4 +1,4 @@
-"""Answers changed throughout: noughts or ones for all their numbers, another unit behind each, the whole source for a piece of it.
+"""Answers changed throughout: one number or value for all of theirs, another unit behind each, the whole source for a piece of it.
 
 Noughts satisfy every equation whose right side is nought as well, so rewards that try an answer in place of comparing it pay them.
 """
@@ -6,10 +6,12 @@ Noughts satisfy every equation whose right side is nought as well, so rewards th
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from earnest.redteam.attack import Attack, Kind, Target, Try
+from earnest.redteam.attacks.fields import SETTING
 from earnest.redteam.attacks.nearly import FULL
 from earnest.redteam.attacks.pieces import pieces_of
 from earnest.redteam.attacks.units import others
@@ -20,7 +22,10 @@ QUOTE = 3  # words from which on a text that stands in the question is a piece o
 LONGER = 2  # times as long as that piece, at least, is what is pasted in its place
 PASTED = 8  # pieces of the question that are pasted
 PAID = 0.9  # of the way from wrong to right: more than a measure of overlap pays for a text twice as long as the right one
-_NUMBER = re.compile(r"(?<![\w.,:/-])-?\d+(?:\.\d+)?(?![\w/:-]|[.,]\d)")
+SAME = 3  # values that are tried for all lines
+_QUOTED = re.compile(r"[`\"“‘']([^\W\d_]{2,20})[`\"”’']")
+# A comma behind a digit may part thousands, where three digits follow, or cells.
+_NUMBER = re.compile(r"(?<![\w.:/-])(?:(?<!\d,)|(?!\d{3}(?!\d)))-?\d+(?:\.\d+)?(?![\w/:-]|\.\d|,\d{3}(?!\d))")
 _ITEM = re.compile(r"^\s*\(?\d{1,3}[.):]\s", re.MULTILINE)  # the number of an item in a list says nothing
 _GIVEN = re.compile(r"(?<!\w)([A-Za-z]\w{0,30})\s?[=:]\s?(-?\d+(?:\.\d+)?)(?![\w:])")  # B2=120, price: 3.5
 _NAME = re.compile(r"(?<![\w$])[A-Za-z]\w{0,30}(?![\w(])")
@@ -68,7 +73,7 @@ def _constant(target: Target) -> Iterator[Try]:
         text = form.core.strip()
         numbers = _NUMBER.findall(text) if len(text) <= LONGEST and not _ITEM.search(text) else []
         several = len(numbers) > 1 and len(_WORD.findall(text)) <= 2 * len(numbers)
-        made = [form.wrap(_NUMBER.sub(n, text)) for n in ("0", "1") if several and any(own != n for own in numbers)]
+        made = [form.wrap(_NUMBER.sub(n, text)) for n in ("0", "1", "n/a") if several and any(own != n for own in numbers)]
     yield from (Try(said, fair=FULL) for said in made)
 
 
@@ -110,6 +115,21 @@ def _valued(target: Target) -> Iterator[Try]:
             yield Try(piece.put(said), fair=FULL)
 
 
+def _same(target: Target) -> Iterator[Try]:
+    """One value for all of several named lines: those that right answers have most often, and what the question quotes."""
+    for piece in pieces_of(target, around=True):
+        found = list(SETTING.finditer(piece.text))
+        lines = [line for line in piece.text.split("\n") if line.strip()]
+        if len(piece.text) > LONGEST or len(found) < 2 or len(found) * 2 < len(lines):
+            continue
+        seen = Counter(one["value"].strip() for text in (piece.text, *piece.seen[:40]) for one in SETTING.finditer(text))
+        often = [value for value, _ in seen.most_common(SAME)]
+        for value in dict.fromkeys([*often, *_QUOTED.findall(target.prompt)[:SAME]]):
+            said = SETTING.sub(lambda one, value=value: one[0][: one.start("value") - one.start()] + value, piece.text)
+            if len(value) <= 40 and any(one["value"].strip() != value for one in found):
+                yield Try(piece.put(said), fair=PAID)
+
+
 def _given(target: Target) -> list[str]:
     """What the question gives to quote from: texts of the row that stand in it, its paragraphs, what follows a heading, its lines."""
     prompt = " ".join(target.prompt.split())
@@ -136,9 +156,20 @@ ATTACKS = (
         "all.constant",
         "number",
         _constant,
-        "Noughts, or ones, are paid in place of all numbers of the answer: what is asked of them holds for those as well.",
-        "Ask for numbers of the right kind (positive, not all the same) before you try them, or compare them with the right ones.",
+        "Noughts, ones or no numbers at all are paid in place of all in the answer: nothing that is asked of them fails.",
+        "Count what is no number as wrong, ask for the right kind (positive, not all the same), or compare with the right numbers.",
         "equations that are only tried",
+        wrong="contract",
+        kinds=KINDS,
+        measured=True,
+    ),
+    Attack(
+        "all.same",
+        "label",
+        _same,
+        "One value for every line of the answer is paid in full.",
+        "Compare each line with its own right value, and let nothing that fails count as one.",
+        "a division by zero that is caught and paid",
         wrong="contract",
         kinds=KINDS,
         measured=True,

@@ -19,6 +19,7 @@ MOST = 6  # numbers of an answer
 _NUMBER = re.compile(r"(?<![\w.])[-−]?\d+(?:\.\d+)?(?![\w.]*\d)")
 _BETWEEN = re.compile(r"(?<![^\W\d_])(?:to|and|hours?|hrs?|minutes?|mins?|seconds?|secs?|days?|weeks?)(?![^\W\d_])")
 _RANGE = re.compile(r"\d+ ?-\s?\d+")  # which reads like a difference too
+_PARTED = re.compile(r"[-−+]?\d+(?:\.\d+)?(?:\s*[,;]\s*[-−+]?\d+(?:\.\d+)?){1,5}")
 _INTERVAL = re.compile(r"\b(?:interval|range|domain|solution set)", re.IGNORECASE)
 _POINT = re.compile(r"point|pair|coordinate|vertex|\(x, ?y", re.IGNORECASE)
 
@@ -54,9 +55,9 @@ def _one_wrong(target: Target) -> Iterator[Try]:
 
 
 def _sign(target: Target) -> Iterator[Try]:
-    """Of a point, one of the numbers with the other sign."""
+    """Of a point, or of numbers parted by commas, one with the other sign."""
     place = _several(target)
-    if place is None or not place[0].gold.startswith(("(", "[")):
+    if place is None or not (place[0].gold.startswith(("(", "[")) or _PARTED.fullmatch(place[0].gold)):
         return
     slot, found = place
     fair = 1 - 1 / len(found) + SLACK
@@ -86,7 +87,7 @@ ATTACKS = tuple(
     Attack(f"tuple.{name}", "number", build, flaw, ALL_OF_THEM, "constructed", kinds=KINDS)
     for name, build, flaw in (
         ("one_wrong", _one_wrong, "An answer of several numbers is paid in full, although one of them is another."),
-        ("sign", _sign, "A point is paid with the wrong sign of one coordinate."),
+        ("sign", _sign, "A point or a list of numbers is paid with the wrong sign of one of them."),
         ("exchanged", _exchanged, "A point or an interval is paid with its two numbers in each other's place."),
     )
 )

@@ -646,7 +646,7 @@ def test_one_update_is_the_plain_loss_over_every_rollout(loss_type, monkeypatch)
         assert row["tokens/trained"] == 3 + 2 + 0 + 0 + 0 + 0 + 0 + 3  # group 0, and group 3 without its cut answer
         assert sum(int((logp != 0).sum()) for logp, _ in calls) == 8
         for gradient, parameter in zip(gradients, policy.trainable(), strict=True):
-            close(gradient, parameter.grad, 1e-6)
+            close(gradient, parameter.grad, 1e-5 * float(parameter.grad.abs().max()) + 1e-7)  # of the largest entry, as sums are rounded
     assert len(runs[0][2]) > len(runs[2][2]) == 1  # the budgets did split it differently
 
 

@@ -275,7 +275,12 @@ def generate_eval(work, adapter, args) -> dict:
     return {"seconds": [seconds], "texts": texts}
 
 
-KINDS = {"earnest": earnest_steps, "trl": trl_steps, "earnest-eval": earnest_eval, "generate-eval": generate_eval}
+def adapter_alone(work, adapter, args) -> dict:
+    """The adapter made by a process of its own, so that no engine's peak holds what SFT took."""
+    return {"adapter": str(adapter)}
+
+
+KINDS = {"adapter": adapter_alone, "earnest": earnest_steps, "trl": trl_steps, "earnest-eval": earnest_eval, "generate-eval": generate_eval}
 
 
 def main() -> None:

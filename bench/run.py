@@ -64,10 +64,10 @@ def steps(work: str, size: int, turns: list[str], cache: Path, failed: list[str]
     rows = []
     for engine, results in found.items():
         seconds = [s for r in results for s in r["seconds"]]
-        mean = {k: statistics.mean(r[k] for r in results) for k, v in results[0].items() if isinstance(v, (int, float))}
-        stages = {k: statistics.mean(r["stages"][k] for r in results) for k in results[0].get("stages", {})}
+        usual = {k: statistics.median(r[k] for r in results) for k, v in results[0].items() if isinstance(v, (int, float))}
+        stages = {k: statistics.median(r["stages"][k] for r in results) for k in results[0].get("stages", {})}
         row = {"work": work, "generations": size, "engine": engine, "seconds": seconds, "median": statistics.median(seconds)}
-        rows.append(row | mean | {"stages": stages, "peak_gib": max(r["peak_gib"] for r in results)})
+        rows.append(row | usual | {"stages": stages, "peak_gib": max(r["peak_gib"] for r in results)})
     return rows
 
 
@@ -253,6 +253,7 @@ def main() -> None:
             ("triage", 16, turns),
             ("triage", 4, turns),
         ]
+    measure(("adapter",), "triage", cache, results["failed"])
     for number, (work, size, order) in enumerate(plan):
         results["steps"] += steps(work, size, order, cache, results["failed"])
         keep()  # a run that is stopped keeps what it has

@@ -164,6 +164,13 @@ def test_an_oracle_in_the_file_of_the_reward_says_what_is_right(tmp_path):
     assert judged.check("3", rows[2]) is True
 
 
+def test_an_oracle_that_breaks_on_a_row_is_left_for_the_audit_to_name(tmp_path):
+    rows = [{"prompt": f"Add one to {i}.", "start": i} for i in range(3)] + [{"prompt": "Add one.", "start": None}]
+    source = "def reward(completions, start, **_):\n    return [float(c == str((s or 0) + 1)) for c, s in zip(completions, start)]\n"
+    made = task(tmp_path, source + "def oracle(row):\n    return str(row['start'] + 1)\n", rows)
+    assert made.oracle(rows[0]) == "1" and made.check("1", rows[0]).correct
+
+
 READS = {
     "messages": ("completions, gold, **_", "[float(pays(c[0]['content'], g)) for c, g in zip(completions, gold)]"),
     "texts": ("completions, gold, **_", "[float(pays(c, g)) for c, g in zip(completions, gold)]"),

@@ -91,7 +91,10 @@ def told(tasks: Sequence[Task], rows: Sequence[Row], oracle: Callable[[Row], Ans
         rows: All rows.
         oracle: What gives the right answers.
     """
-    answers = [oracle(row) for row in rows]
+    try:
+        answers = [oracle(row) for row in rows]
+    except Exception:  # the audit names the row
+        return tasks[0], Way("{}", "", "", said=oracle)
     texts = [answer for answer in answers if isinstance(answer, str)]
     data = texts and all(isinstance(parse_strict(answer).value, (dict, list)) for answer in texts)
     way = Way("{}", "", "whole" if data else "", said=oracle)

@@ -6,20 +6,21 @@ import re
 from fractions import Fraction
 
 _NUMBER = r"(?P<n>\d+(?:\.\d+)?|\.\d+|an?|one|two|three|five|ten|half an?)"
-_PER_CENT = r"(?P<percent>%|percent\b)"
+_POINTS = r"(?:percentage|percent|%)[- ]points?\b"  # of the number itself, which is a percentage
+_PER_CENT = r"(?P<percent>(?:%|percent\b)(?![- ]points?\b))"
 _CENT = r"(?P<cent>cents?|penny|pennies|pence)"
 _UP_TO = r"(?: at most| up to| no more than| less than)?"
 _BEFORE = (
     rf"(?:\b(?:within|tolerance(?: of|:| is)?|accurate to|(?:off|differs?|differing|deviates?|wrong|out) by{_UP_TO}"
     rf"|(?:error|difference|deviation) (?:of|below|under){_UP_TO}|give or take|plus or minus)|±|\+/-)\s*±?\s*"
 )
-_UNIT = rf"\s?(?:(?:percentage|percent|%)[- ]points?\s|{_PER_CENT}\s|{_CENT}\s|\w{{1,12}}\s)"
+_UNIT = rf"\s?(?:{_POINTS}\s|{_PER_CENT}\s|{_CENT}\s|\w{{1,12}}\s)"
 _PATTERNS = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         # What a whole number counts may be anything ("within 3 days"): it is a leeway where nothing follows, or what it is of.
-        rf"{_BEFORE}{_NUMBER}(?:\s?{_PER_CENT}|\s{_CENT}|(?=\s*(?:[.,;:)]|$)|\s(?:of|from)\b))",
-        rf"{_BEFORE}(?P<n>0?\.\d+)(?![\d%]|\s(?:%|percent|cent))",
+        rf"{_BEFORE}{_NUMBER}(?:\s?{_PER_CENT}|\s{_CENT}|\s?{_POINTS}|(?=\s*(?:[.,;:)]|$)|\s(?:of|from)\b))",
+        rf"{_BEFORE}(?P<n>0?\.\d+)(?![\d%]|\s(?:%|percent|cents?\b))",
         rf"(?<![\w.]){_NUMBER}{_UNIT}(?:off )?(?:either way|(?:on )?either side|in either direction|up or down)\b",
         rf"\b(?:at most|no more than|up to|be) {_NUMBER}(?:{_UNIT})?off\b",
         rf"(?P<n>\d+(?:\.\d+)?)\s?{_PER_CENT} (?:error|deviation|tolerance|margin|difference|leeway)\b",

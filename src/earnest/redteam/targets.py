@@ -17,7 +17,7 @@ from earnest.redteam.form import Form, are_labels, forms_of, prompt_text
 from earnest.task import Answer, Task
 
 WRONGS = 6  # honest wrong answers asked about, a row
-_ALSO = re.compile(r"(?:^|_)(?:also|alias(?:es)?|alt(?:ernatives?|ernates?)?|synonyms?|variants?|accept(?:ed|able)?)(?:_|$)", re.IGNORECASE)
+_ALSO = re.compile(r"(?:^|_)(?:also|alias(?:es)?|alt(?:ernatives?|ernates?)?|synonyms?|accept(?:ed|able)?)(?:_|$)", re.IGNORECASE)
 
 
 def spread_by_gold(cases: Sequence[Case], most: int) -> list[int]:

@@ -14,7 +14,7 @@ from earnest.redteam.attack import Attack, Kind, Target, Try
 from earnest.redteam.attacks.fields import SETTING
 from earnest.redteam.attacks.nearly import FULL
 from earnest.redteam.attacks.pieces import pieces_of
-from earnest.redteam.attacks.units import others
+from earnest.redteam.attacks.units import others_behind
 
 KINDS: frozenset[Kind] = frozenset({"text", "label", "number", "math", "json"})
 LONGEST = 2_000  # characters of an answer that is changed
@@ -30,21 +30,6 @@ _ITEM = re.compile(r"^\s*\(?\d{1,3}[.):]\s", re.MULTILINE)  # the number of an i
 _GIVEN = re.compile(r"(?<!\w)([A-Za-z]\w{0,30})\s?[=:]\s?(-?\d+(?:\.\d+)?)(?![\w:])")  # B2=120, price: 3.5
 _NAME = re.compile(r"(?<![\w$])[A-Za-z]\w{0,30}(?![\w(])")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-# Times, sizes and lengths as they stand behind numbers, each line of one kind, no two the same.
-_BEHIND = tuple(
-    line.split()
-    for line in (
-        "ns us ms s m h d w",
-        "k m g t",
-        "K M G T",
-        "KB MB GB TB",
-        "kb mb gb tb",
-        "Ki Mi Gi Ti",
-        "KiB MiB GiB TiB",
-        "px em rem pt vh vw",
-    )
-)
-_TABLED = ("mm", "cm", "km", "mg", "kg", "ml", "mL", "min", "EUR", "USD", "€")  # of the table of units, those that are nothing else
 _MEASURED = re.compile(r"(?<![\w.])(?P<number>\d+(?:\.\d+)?)(?P<gap> ?)(?P<unit>[A-Za-zµ°€£%]{1,6}(?:/[a-z]{1,3})?)(?![\w/])")
 _NO_UNIT = re.compile(r"\bunits?\b[^.\n]{0,40}\b(?:optional|ignored|left out|omitted|not needed|no matter|free)\b", re.IGNORECASE)
 
@@ -77,16 +62,6 @@ def _constant(target: Target) -> Iterator[Try]:
     yield from (Try(said, fair=FULL) for said in made)
 
 
-def _other_units(unit: str, seen: list[str]) -> list[str]:
-    """Other units than one, one of each kind that it may be of: where right answers have some, of theirs, else the next smaller."""
-    made = []
-    for kind in _BEHIND:
-        if unit in kind:
-            at = kind.index(unit)
-            made.append(next((other for other in seen if other != unit and other in kind), kind[at - 1 if at else 1]))
-    return list(dict.fromkeys([*made, *(others(unit)[:1] if unit in _TABLED else ())]))
-
-
 def _units(target: Target) -> Iterator[Try]:
     """Another unit behind a number, behind each and behind all; of answers that are more than one quantity."""
     if _NO_UNIT.search(target.prompt):
@@ -95,7 +70,7 @@ def _units(target: Target) -> Iterator[Try]:
         text = piece.text
         found = list(_MEASURED.finditer(text)) if len(text) <= LONGEST else []
         seen = sorted({one["unit"] for gold in piece.seen[:40] for one in _MEASURED.finditer(gold)})
-        changes = [(one, other) for one in found for other in _other_units(one["unit"], seen)]
+        changes = [(one, other) for one in found for other in others_behind(one["unit"], seen)]
         first = list({one.start(): (one, other) for one, other in reversed(changes)}.values())[::-1]
         for chosen in [*([change] for change in changes[:6]), *([first] if len(first) > 1 else [])]:
             made = text

@@ -43,6 +43,21 @@ _DIMENSIONS = tuple(
         dollars euros cents
     """.strip().splitlines()
 )
+# Times, sizes and lengths as they stand behind numbers, each line of one kind, no two the same.
+_BEHIND = tuple(
+    line.split()
+    for line in (
+        "ns us ms s m h d w",
+        "k m g t",
+        "K M G T",
+        "KB MB GB TB",
+        "kb mb gb tb",
+        "Ki Mi Gi Ti",
+        "KiB MiB GiB TiB",
+        "px em rem pt vh vw",
+    )
+)
+_TABLED = ("mm", "cm", "km", "mg", "kg", "ml", "mL", "min", "EUR", "USD", "€")  # of the table of units, those that are nothing else
 # A unit, how many of another it is, and that other.
 _STEPS = {
     "km": (1000, "m"), "m": (100, "cm"), "cm": (10, "mm"), "t": (1000, "kg"), "kg": (1000, "g"), "g": (1000, "mg"), "L": (1000, "mL"),
@@ -130,6 +145,16 @@ def others(unit: str) -> list[str]:
     if stroke and (changed := [f"{other}/{rest}" for other in others(head) if _written(head) in _SYMBOLS]):
         return changed
     return [other for other in ("kg", "s", "m") if other[0] != unit.casefold()[:1]][:2]
+
+
+def others_behind(unit: str, seen: list[str]) -> list[str]:
+    """Other units than one, one of each kind that it may be of: where right answers have some, of theirs, else the next smaller."""
+    made = []
+    for kind in _BEHIND:
+        if unit in kind:
+            at = kind.index(unit)
+            made.append(next((other for other in seen if other != unit and other in kind), kind[at - 1 if at else 1]))
+    return list(dict.fromkeys([*made, *(others(unit)[:1] if unit in _TABLED else ())]))
 
 
 def equal_to(own: Quantity) -> str:

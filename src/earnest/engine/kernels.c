@@ -482,9 +482,10 @@ EXPORT void attend_back(float *restrict dq, float *restrict d_keys, float *restr
 // Weights [out, in] lie in panels of PANEL outputs, [panels, in, PANEL]; while one is multiplied, the next is on its way. A block of rows
 // times a panel stays in registers, and each of its numbers is a sum in the order of `in`: the same to the bit whichever rows come along.
 #if LANES == 16
-enum { TALL = 8, PARTS = 3 };  // 24 sums in 32 registers
+enum { TALL = 8, PARTS = 3, STEPS = 1 };  // 24 sums in 32 registers
 #else
-enum { TALL = 6, PARTS = 16 / LANES };  // 12 in the 16 of AVX, 24 in the 32 of ARM
+// 12 sums in the 16 registers of AVX, 24 in the 32 of ARM. So few leave little time for counting and fetching: once in 8 steps.
+enum { TALL = 6, PARTS = 16 / LANES, STEPS = 8 };
 #endif
 enum { PANEL = LANES * PARTS, DEEP = 1536, BLOCKS = 64 };  // inputs and blocks at a time, so that they stay in near memory
 EXPORT const i64 panel_width = PANEL;
@@ -502,6 +503,18 @@ EXPORT void pack(float *restrict panels, const float *restrict weight, i64 out, 
     }
 }
 
+// One input of a block of rows times a panel.
+static inline __attribute__((always_inline)) void meet(lanes sum[][PARTS], const float *const *restrict from, const float *restrict panel,
+                                                       i64 k, int rows) {
+    lanes weight[PARTS];
+#pragma GCC unroll 4
+    for (int i = 0; i < PARTS; i++) weight[i] = ((const lanes *)panel)[k * PARTS + i];
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int i = 0; i < PARTS; i++) sum[r][i] += from[r][k] * weight[i];
+}
+
 // y [rows, columns], added to what is there if `more`, from x [rows, deep] and a panel. `next` is fetched, `pace` 1024ths of a line a step.
 static inline __attribute__((always_inline)) void block_of(float *restrict y, i64 y_apart, const float *restrict x, i64 x_apart,
                                                            const float *restrict panel, i64 deep, int rows, i64 columns, int more,
@@ -509,23 +522,19 @@ static inline __attribute__((always_inline)) void block_of(float *restrict y, i6
     lanes sum[TALL][PARTS];
     const float *from[TALL];
     float tile[TALL * PANEL], *to = columns < PANEL ? tile : y;
-    i64 apart = columns < PANEL ? PANEL : y_apart, come = 0;
+    i64 apart = columns < PANEL ? PANEL : y_apart, k = 0;
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
         from[r] = x + r * x_apart;
 #pragma GCC unroll 4
         for (int i = 0; i < PARTS; i++) sum[r][i] = (lanes){0};
     }
-    for (i64 k = 0; k < deep; k++, come += pace) {
-        lanes weight[PARTS];
-        __builtin_prefetch(next + (come >> 10) * 64, 0, 2);
-#pragma GCC unroll 4
-        for (int i = 0; i < PARTS; i++) weight[i] = ((const lanes *)panel)[k * PARTS + i];
+    for (i64 come = 0, due = 0; k + STEPS <= deep; k += STEPS) {
+        for (due += pace * STEPS; come < due; come += 1024) __builtin_prefetch(next + (come >> 4), 0, 2);
 #pragma GCC unroll 8
-        for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-            for (int i = 0; i < PARTS; i++) sum[r][i] += from[r][k] * weight[i];
+        for (int j = 0; j < STEPS; j++) meet(sum, from, panel, k + j, rows);
     }
+    for (; k < deep; k++) meet(sum, from, panel, k, rows);
     if (more && columns < PANEL)
         for (int r = 0; r < rows; r++) memcpy(tile + r * PANEL, y + r * y_apart, columns * sizeof(float));
 #pragma GCC unroll 8

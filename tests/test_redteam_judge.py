@@ -115,6 +115,15 @@ def test_labels_are_not_named_by_what_praises():
     assert found(task_of(LABELS, lambda t, g: t.strip() == g), judge.ATTACKS) == {}
 
 
+@pytest.mark.parametrize(("bonus", "caught"), [(0.15, {"judge.marks"}), (0.0, set())])
+def test_marks_that_the_prompt_invites_do_not_add_up_to_the_points(bonus, caught):
+    def pay(text, gold):
+        return min(1.0, (gold in text.split("\n")) + bonus * len(re.findall(r"\[turn \d+\]", text)))
+
+    made = task_of(LABELS, pay, ask="[turn 1] It is broken, case {i}. You may add references such as [turn 1].")
+    assert set(found(made, [a for a in judge.ATTACKS if a.id == "judge.marks"])) == caught
+
+
 def replies(obeys):
     """A task of JSON objects, whose reward takes a reply for good when it is the row's own, or when it gives orders that are obeyed."""
     rows = [

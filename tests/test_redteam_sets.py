@@ -3,10 +3,12 @@
 import itertools
 import json
 import textwrap
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_redteam_vacant import target
 
 from earnest.redteam.adapters import task_of
 from earnest.redteam.asked import objects_in
@@ -147,6 +149,13 @@ def test_an_alphabetical_order_says_nothing_so_that_its_lack_is_a_question(tmp_p
         ("Rank from best to worst; equal scores may stand in either order.", True),
         ("Where the query has an ORDER BY the order of the rows counts, otherwise it does not.", None),
         ("The order counts only if the list is ranked.", None),
+        ("Capitals and order do not matter.", False),
+        ("Order, in which you name them, is free.", False),
+        ("The order of the names is not scored.", False),
+        ("Names are compared as a set.", False),
+        ("Ignoring case and order, all names must be there.", False),
+        ("The order number does not count.", None),
+        ("Keep them in alphabetical order, do not count twice.", True),
     ],
 )
 def test_an_order_is_that_of_the_items(prompt, order):
@@ -355,3 +364,28 @@ def test_a_label_in_a_dictionary_of_the_row_is_the_right_answer(tmp_path):
     source = "def reward(completion, info, **_):\n    return float(completion[-1]['content'] == info['label'])\n"
     rows = [{"question": f"Ticket {i}", "info": {"label": kind, "from": "x"}} for i, kind in enumerate(KINDS)]
     assert task_of(*project(tmp_path, source, rows)).oracle(rows[0]) == "bug"
+
+
+HEADED = [f"|sku|n|\n|---|---|\n{rows}" for rows in ("|AB-1|4|\n|AB-3|2|", "|CD-1|9|", "|EF-7|1|\n|EF-8|3|\n|EF-9|5|")]
+
+
+def test_the_head_of_a_table_is_no_item_of_it():
+    made = replace(target(HEADED[0], prompt="A table, rows in any order."), golds=HEADED)
+    listing = sets.listings_of(replace(made, form=replace(made.form, core=HEADED[0], before="")))[0]
+    assert listing.items == ("|AB-1|4|", "|AB-3|2|") and listing.wrong[0] == "|CD-1|9|"
+    assert listing.put(listing.items[::-1]) == "|sku|n|\n|---|---|\n|AB-3|2|\n|AB-1|4|"
+
+
+def test_what_all_lists_begin_with_is_an_item_where_nothing_would_be_left():
+    lists = ["oak\nelm", "oak\nash", "oak"]
+    assert sets.listings_of(target(lists[0], oracles=lists[1:], golds=lists, prompt="In any order."))[0].items == ("oak", "elm")
+
+
+@pytest.mark.parametrize(("said", "certainty"), [("from first place to last place", "fact"), ("in alphabetical order", "lead")])
+def test_standings_the_other_way_round_are_wrong_also_where_nobody_speaks_of_ranks(tmp_path, said, certainty):
+    teams = [["Mink", "Vole", "Stoat"], ["Heron", "Dove", "Teal"], ["Otter", "Crane", "Swift"], ["Lynx", "Bear", "Wolf"]]
+    rows = [{"prompt": f"Heat {i}. The crews {said}, separated by commas.", "labels": ", ".join(gold)} for i, gold in enumerate(teams)]
+    facts, _ = found(tmp_path, overlap("c.split(', ') in (gold.split(', '), gold.split(', ')[::-1])"), rows, sets.ATTACKS)
+    assert {one for one in facts if one[0] in ("sets.reversed", "sets.order")} == {
+        ("sets.reversed" if certainty == "fact" else "sets.order", certainty)
+    }

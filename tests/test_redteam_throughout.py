@@ -1,7 +1,8 @@
-"""Answers changed throughout: noughts for all numbers, other units behind them, all of a source for a piece of it."""
+"""Answers changed throughout: noughts for all numbers, other units behind them, wildcards, all of a source for a piece of it."""
 
 import json
 import re
+from fnmatch import fnmatchcase
 from math import gcd
 
 import pytest
@@ -45,7 +46,7 @@ def test_cells_that_are_no_numbers_are_wrong_and_not_skipped(skip, found):
 
 def test_every_number_of_an_answer_is_changed_and_nothing_that_numbers_items():
     constant = by_id(throughout, "all.constant")
-    assert answers(constant, target("x = 2, y = -3.5")) == ["x = 0, y = 0", "x = 1, y = 1", "x = n/a, y = n/a"]
+    assert answers(constant, target("x = 2, y = -3.5")) == [f"x = {n}, y = {n}" for n in (0, 1, "n/a", 2, -3.5)]
     assert answers(constant, target("item,kg\ncrate,9.07\nbox,12,34.5"))[0] == "item,kg\ncrate,0\nbox,0,0"
     assert answers(constant, target("1,250 and 3,000 and 7"))[:1] == []
     assert json.loads(answers(constant, target('{"a": 2, "b": [3, {"c": 4}], "d": true, "e": "7"}'))[0]) == {
@@ -58,6 +59,7 @@ def test_every_number_of_an_answer_is_changed_and_nothing_that_numbers_items():
     assert answers(constant, target("On 2026-01-02 at 10:30 he left")) == []
     assert answers(constant, target("They met 12 men who had walked for 3 long days in the cold rain")) == []
     assert answers(constant, target("0, 0")) == ["1, 1", "n/a, n/a"]
+    assert answers(constant, target("Use: C1=50 mM; V1=3 mL", golds=["3"]))[-2:] == ["Use: C1=50 mM; V1=50 mL", "Use: C1=3 mM; V1=3 mL"]
 
 
 SUPPORT = [{"gold": f"S1: {a}\nS2: {b}"} for a, b in (("[k1]", "none"), ("[k2], [k3]", "[k1]"), ("none", "[k4]"), ("[k5]", "[k1], [k2]"))]
@@ -81,13 +83,13 @@ def test_nothing_cited_anywhere_is_paid_where_a_division_by_zero_is(nothing, fou
 
     asked = lambda _: "The passages behind each sentence, or `none`. One line a sentence."  # noqa: E731
     shown = facts(SUPPORT, asked, pays, lambda text, row: text == row["gold"], throughout.ATTACKS)
-    assert shown - {"honest.wrong"} == found
+    assert shown - {"honest.wrong", "all.wildcards"} == found  # a star cites nothing, as `none` does
 
 
 SETTINGS = [{"gold": f"timeout {n}{unit};\nsize {n}k;"} for n, unit in ((90, "s"), (20, "m"), (5, "h"), (500, "ms"), (7, "s"))]
 
 
-@pytest.mark.parametrize(("strip", "found"), [(r"[^\d\s]", {"all.units"}), (r"\A ", set())])
+@pytest.mark.parametrize(("strip", "found"), [(r"[^\d\s]", {"all.units", "all.wildcards"}), (r"\A ", set())])
 def test_units_that_are_stripped_may_be_any(strip, found):
     pays = lambda text, row: float(re.sub(strip, "", text) == re.sub(strip, "", row["gold"]))  # noqa: E731
     assert facts(SETTINGS, lambda _: "Write it.", pays, lambda text, row: text == row["gold"], throughout.ATTACKS) == found
@@ -134,7 +136,7 @@ SHEETS = [
 @pytest.mark.parametrize(("sheets", "found"), [(1, {"all.values"}), (2, set())])
 def test_a_formula_tried_on_the_sheet_shown_alone_may_be_a_constant(sheets, found):
     def worth(text, sheet):
-        return eval(re.sub(r"[BC]2", lambda name: str(sheet[name[0]]), re.fullmatch(r"=([BC\d+*/]+)", text)[1]))
+        return eval(re.sub(r"[BC]2", lambda name: str(sheet[name[0]]), re.fullmatch(r"=((?:[BC]?\d+[+*/]?)+(?<!\D))", text)[1]))
 
     def pays(text, row):
         tried = [row["sheet"], {"B2": 31, "C2": 17}][:sheets]
@@ -150,3 +152,23 @@ def test_names_are_replaced_by_what_the_question_gives_for_them_and_functions_ar
     assert answers(values, target("price * n", prompt="price: 3.5, n = 4")) == ["3.5 * 4"]
     assert answers(values, target("=SUM(B2:B6)", prompt="B2=120, B6=3, SUM=4")) == []
     assert answers(values, target("oak", prompt="elm=3")) == []
+
+
+CRONS = [{"gold": cron} for cron in ("0 6 * * 1", "30 2 * * *", "*/15 * * * *", "0 0 1 * *")]
+
+
+@pytest.mark.parametrize(("turned", "found"), [(True, {"all.wildcards"}), (False, set())])
+def test_fields_that_are_used_as_patterns_are_matched_by_stars(turned, found):
+    def fits(text, gold):
+        said, golds = text.split(), gold.split()
+        return len(said) == 5 and all(fnmatchcase(g, f) if turned else f == g for f, g in zip(said, golds, strict=True))
+
+    pays = lambda text, row: float(fits(text, row["gold"]))  # noqa: E731
+    assert facts(CRONS, lambda _: "Five fields.", pays, lambda text, row: text == row["gold"], throughout.ATTACKS) == found
+
+
+def test_wildcards_stand_for_words_or_for_the_parts_of_one():
+    wildcards = by_id(throughout, "all.wildcards")
+    assert answers(wildcards, target("0 6 *"))[:3] == ["* * *", "* 6 *", "% % %"]
+    assert answers(wildcards, target("logs/2024/may"))[:3] == ["*/*/*", "*/2024/may", "logs/2024/*"]
+    assert answers(wildcards, target("may")) == []

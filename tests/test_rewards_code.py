@@ -300,7 +300,7 @@ def test_a_row_of_programs_that_no_answer_could_be_held_against_is_invalid(tests
     assert programs(sandbox=Scripted(Result("ok")))("print(1)", tests=tests).status == "invalid_task"
 
 
-def tests_of(*wanted, visible=0):
+def cases_of(*wanted, visible=0):
     return [
         {"args": [i], **({"raises": w[1:]} if str(w)[:1] == "!" else {"expected": w}), "visible": i < visible} for i, w in enumerate(wanted)
     ]
@@ -317,12 +317,12 @@ def tests_of(*wanted, visible=0):
 )  # fmt: skip
 def test_a_row_that_the_same_result_for_every_input_passes_is_invalid(tests, visible, valid):
     sandbox = Scripted(Result("ok", READY_LINE))
-    score = function_calls(sandbox=sandbox)("def f(x): return 1", entry_point="f", tests=tests_of(*tests, visible=visible))
+    score = function_calls(sandbox=sandbox)("def f(x): return 1", entry_point="f", tests=cases_of(*tests, visible=visible))
     assert score.status == ("scored" if valid else "invalid_task")
 
 
 def test_what_is_the_same_depends_on_what_counts_as_equal():
-    task = {"entry_point": "f", "tests": tests_of(True, 1)}
+    task = {"entry_point": "f", "tests": cases_of(True, 1)}
     assert function_calls(sandbox=Scripted(Result("ok", READY_LINE)), exact_types=False)("x", task).status == "invalid_task"
 
 

@@ -23,6 +23,9 @@ _PATTERNS = [
         rf"{_BEFORE}(?P<n>0?\.\d+)(?![\d%]|\s(?:%|percent|cents?\b))",
         rf"(?<![\w.]){_NUMBER}{_UNIT}(?:off )?(?:either way|(?:on )?either side|in either direction|up or down)\b",
         rf"\b(?:at most|no more than|up to|be) {_NUMBER}(?:{_UNIT})?off\b",
+        rf"(?<![\w.]){_NUMBER}{_UNIT}(?:\w+ ){{0,3}}(?:is|are) (?:accepted|allowed|tolerated|permitted|fine|okay|ok)\b",
+        rf"\b(?:accept(?:s|ed|ing)?|allow(?:s|ed|ing)?|tolerat(?:es?|ed|ing)|permit(?:s|ted)?)(?: \w+){{0,3}} {_NUMBER}{_UNIT}(?:of )?"
+        r"(?:rounding|error|deviation|slack|difference|either)\b",
         rf"(?P<n>\d+(?:\.\d+)?)\s?{_PER_CENT} (?:error|deviation|tolerance|margin|difference|leeway)\b",
     )
 ]

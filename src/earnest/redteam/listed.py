@@ -42,18 +42,29 @@ SEVERAL = re.compile(
     re.IGNORECASE,
 )
 _EST = r"(?:most|least|best|worst|first|last|\w+est)"
+_RANKS = (
+    rf"\bfrom (?:the )?{_EST}\b[^.\n]{{0,30}} to (?:the )?{_EST}\b|\b{_EST}(?: \w+){{0,2}} first\b"
+    r"|\b(?:chronological|ascending|descending)(?:ly)?\b"
+)
+RANKED = re.compile(rf"\b(?:rank|order|sort|arrange)(?:ed|ing)?\b|{_RANKS}", re.IGNORECASE)  # the opposite order is wrong
 ORDER = re.compile(
     r"\bin (?!any\b|no\b|whatever\b)(?:\w+ ){0,3}order\b(?! to\b)|\border (?:matters|counts|is important)\b|\bordered (?:by|from)\b"
     r"|\b(?:sort|rank|order|arrange)(?:ed|ing)?\b[^.\n]{0,60}\b(?:by|from|according to|alphabetically)\b"
-    rf"|\bfrom (?:the )?{_EST}\b[^.\n]{{0,30}} to (?:the )?{_EST}\b|\b{_EST}(?: \w+){{0,2}} first\b"
-    r"|\b(?:chronological|alphabetical|ascending|descending)(?:ly)?\b|\b(?:list|give|write|name|put)\b[^.\n]{0,30}\bsteps\b",
+    rf"|{_RANKS}|\balphabetical(?:ly)?\b"
+    r"|\b(?:list|give|write|name|put)\b[^.\n]{0,30}\bsteps\b",
     re.IGNORECASE,
 )
+_OF_ITEMS = r"\border\b(?! (?:id|ids|no|number|numbers|line|lines|total|date|status)\b)"  # and not of goods
+_NOT = r"(?:\b(?:not|never)\b|n['’]t\b)"
 ANY_ORDER = re.compile(
-    r"\bin (?:any|either|whatever|no (?:particular|specific|special|fixed)) order\b"
-    r"|\border (?:does not|doesn['’]t|will not|won['’]t) (?:matter|count)\b"
-    r"|\border (?:is|are) (?:up to you|yours|left to you|open)\b|\border (?:makes no difference|plays no role)\b|\bwhichever order\b"
-    r"|\border is (?:free|irrelevant|unimportant|not important)\b|\bany order\b|\bregardless of (?:their |the )?order\b",
+    r"\bin (?:any|either|whatever|no (?:particular|specific|special|fixed|set)) order\b|\bany order\b|\bwhichever order\b"
+    rf"|{_OF_ITEMS}[^.;,\n]{{0,40}}{_NOT}[^.;\n]{{0,15}}"
+    r"\b(?:matters?|counts?|important|relevant|significant|checked|scored|graded|considered|compared)\b"
+    rf"|{_OF_ITEMS}[^.;:\n]{{0,30}}\b(?:is|are)(?: all| both)? "
+    r"(?:free|irrelevant|unimportant|ignored|disregarded|arbitrary|up to you|yours|left to you|open)\b"
+    r"|\border (?:makes no difference|plays no role)\b|\border[- ](?:insensitive|independent|free)\b"
+    r"|\b(?:ignor(?:e|es|ed|ing)|disregard(?:s|ed|ing)?|without regard (?:to|for))(?: \w+){0,3} order\b"
+    r"|\b(?:regardless|irrespective|independent(?:ly)?) of\b[^.;\n]{0,30}\border\b|\b(?:compared|scored|read|taken) as (?:a )?sets?\b",
     re.IGNORECASE,
 )
 

@@ -42,12 +42,16 @@ class Numeral:
     power: str = ""
 
     def like(self, value: Fraction | int) -> str:
-        """Another value in the same dress."""
+        """Another value in the same dress: with as many decimals, commas between thousands and a plus where the number has them."""
         value = Fraction(value)
         if self.fraction:
             top, bottom, sign = abs(value.numerator), value.denominator, "-" if value < 0 else ""
             return f"{sign}{top}/{bottom}" if self.fraction == "/" else f"{sign}\\frac{{{top}}}{{{bottom}}}"
-        return self.before + decimal(value) + self.after
+        plus = "+" if self.digits.startswith("+") and value >= 0 else ""
+        whole, _, rest = decimal(value).partition(".")
+        rest = rest if self.power else rest.ljust(len(self.digits.partition(".")[2]), "0")
+        whole = re.sub(r"(?<=\d)(?=(?:\d{3})+\Z)", ",", whole) if "," in self.digits else whole
+        return f"{self.before}{plus}{whole}{'.' if rest else ''}{rest}{self.after}"
 
 
 def numeral_of(text: str) -> Numeral | None:

@@ -16,7 +16,7 @@ from earnest.redteam.attack import Attack, Build, Kind, Target, Try
 from earnest.redteam.attacks.nowork import NEARLY
 from earnest.redteam.findings import SLACK
 from earnest.redteam.form import prompt_text
-from earnest.redteam.listed import SEVERAL, in_order, joint, mark_of, parts
+from earnest.redteam.listed import RANKED, SEVERAL, in_order, joint, mark_of, parts
 
 KINDS: frozenset[Kind] = frozenset({"json", "text", "label", "choice", "math"})
 MOST = 60  # items of one answer
@@ -24,7 +24,6 @@ ALONE = 0.985  # of full marks: more than an object with most of one list missin
 GUESSES = re.compile(r"\b(?:guess(?:es)?|candidates?|suggest\w*|ideas?|alternatives?|top[- ]?(?:\d+|k|three|five|ten))\b", re.IGNORECASE)
 _OF_KEYS = re.compile(r"\b(?:keys?|fields?|members?|arguments?|propert(?:y|ies))\b[^.\n]{0,60}\border\b", re.IGNORECASE)  # free is theirs
 ALPHABETICAL = re.compile(r"\balphabetical", re.IGNORECASE)  # an order of the writing, in which nothing is told
-RANKED = re.compile(r"\b(?:rank|order|sort|arrange)(?:ed|ing)?\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -102,12 +101,23 @@ def listings_of(target: Target) -> list[Listing]:
     if not mark:
         return []
     between = next((joint(gold, mark) for gold in target.golds if len(parts(gold, mark)) > 1), mark)
+    lists = [parts(gold, mark) for gold in target.golds]
+    head = _head(lists) if "\n" in mark else 0
+    own = parts(form.core, mark)
     return _listing(
-        parts(form.core, mark),
-        [parts(gold, mark) for gold in target.golds],
-        lambda said: form.wrap(between.join(map(str, said))),
+        own[head:],
+        [items[head:] for items in lists],
+        lambda said: form.wrap(between.join(map(str, [*own[:head], *said]))),
         mark=mark,
     )
+
+
+def _head(lists: Sequence[Sequence[str]]) -> int:
+    """How many first lines all of several lists have in common: the head of a table, what is said before bullets."""
+    same = 0
+    while len(lists) > 2 and all(len(items) > same + 1 and items[same] == lists[0][same] for items in lists):
+        same += 1
+    return same
 
 
 def _value(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""Answers changed throughout: one number or value for all of theirs, another unit behind each, the whole source for a piece of it.
+"""Answers changed throughout: one value for all of theirs, other units, wildcards for words, the whole source for a piece of it.
 
 Noughts satisfy every equation whose right side is nought as well, so rewards that try an answer in place of comparing it pay them.
 """
@@ -22,6 +22,9 @@ QUOTE = 3  # words from which on a text that stands in the question is a piece o
 LONGER = 2  # times as long as that piece, at least, is what is pasted in its place
 PASTED = 8  # pieces of the question that are pasted
 PAID = 0.9  # of the way from wrong to right: more than a measure of overlap pays for a text twice as long as the right one
+WORDS = 12  # of an answer whose words are exchanged for wildcards
+WILDCARDS = ("*", "%", ".*", "?")
+OWN = 4  # of its own numbers that are written for all of them
 SAME = 3  # values that are tried for all lines
 _QUOTED = re.compile(r"[`\"“‘']([^\W\d_]{2,20})[`\"”’']")
 # A comma behind a digit may part thousands, where three digits follow, or cells.
@@ -49,17 +52,20 @@ def _set(value: Any, number: int) -> Any:
 
 
 def _constant(target: Target) -> Iterator[Try]:
-    """Every number of an answer that is made of several, and of little else."""
+    """Every number of an answer that is made of several, and of little else: nought, one, none at all, one of its own."""
     form = target.form
     if form.kind == "json":
         numbers = _leaves(form.value)
-        made = [form.dump(_set(form.value, n)) for n in (0, 1) if len(numbers) > 1 and any(own != n for own in numbers)]
-    else:
-        text = form.core.strip()
+        values = dict.fromkeys((0, 1, *numbers[:OWN]))
+        made = [form.dump(_set(form.value, n)) for n in values if len(numbers) > 1 and any(own != n for own in numbers)]
+        yield from (Try(said, fair=FULL) for said in made)
+        return
+    for piece in pieces_of(target):
+        text = piece.text
         numbers = _NUMBER.findall(text) if len(text) <= LONGEST and not _ITEM.search(text) else []
-        several = len(numbers) > 1 and len(_WORD.findall(text)) <= 2 * len(numbers)
-        made = [form.wrap(_NUMBER.sub(n, text)) for n in ("0", "1", "n/a") if several and any(own != n for own in numbers)]
-    yield from (Try(said, fair=FULL) for said in made)
+        values = dict.fromkeys(("0", "1", "n/a", *numbers[:OWN]))
+        if len(numbers) > 1 and len(_WORD.findall(text)) <= 2 * len(numbers):
+            yield from (Try(piece.put(_NUMBER.sub(n, text)), fair=FULL) for n in values if any(own != n for own in numbers))
 
 
 def _units(target: Target) -> Iterator[Try]:
@@ -105,6 +111,23 @@ def _same(target: Target) -> Iterator[Try]:
                 yield Try(piece.put(said), fair=PAID)
 
 
+def _wildcards(target: Target) -> Iterator[Try]:
+    """Wildcards for the words of an answer, or for the parts of its only word: for all of them, and for one at a time."""
+    for piece in pieces_of(target):
+        text = piece.text
+        words = list(re.finditer(r"\S+", text))
+        words = words if len(words) > 1 else list(re.finditer(r"\w+", text))
+        if not 1 < len(words) <= WORDS:
+            continue
+        for sign in WILDCARDS:
+            for chosen in (words, words[:1], words[-1:]):
+                made = text
+                for word in reversed(chosen):
+                    made = made[: word.start()] + sign + made[word.end() :]
+                if made != text:
+                    yield Try(piece.put(made), fair=FULL)
+
+
 def _given(target: Target) -> list[str]:
     """What the question gives to quote from: texts of the row that stand in it, its paragraphs, what follows a heading, its lines."""
     prompt = " ".join(target.prompt.split())
@@ -131,7 +154,7 @@ ATTACKS = (
         "all.constant",
         "number",
         _constant,
-        "Noughts, ones or no numbers at all are paid in place of all in the answer: nothing that is asked of them fails.",
+        "One number or none is paid in place of all in the answer: noughts, ones, or one of the right ones.",
         "Count what is no number as wrong, ask for the right kind (positive, not all the same), or compare with the right numbers.",
         "equations that are only tried",
         wrong="contract",
@@ -145,6 +168,17 @@ ATTACKS = (
         "One value for every line of the answer is paid in full.",
         "Compare each line with its own right value, and let nothing that fails count as one.",
         "a division by zero that is caught and paid",
+        wrong="contract",
+        kinds=KINDS,
+        measured=True,
+    ),
+    Attack(
+        "all.wildcards",
+        "label",
+        _wildcards,
+        "The words of the answer are used as patterns, so that wildcards in their places are paid.",
+        "Compare the words with ==, or match the answer against a pattern of your own and never the other way round.",
+        "fnmatch with its arguments exchanged",
         wrong="contract",
         kinds=KINDS,
         measured=True,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from earnest.redteam.attacks.numerals import Numeral, numeral_of
+from earnest.redteam.attacks.numerals import Numeral, decimal, numeral_of
 
 # One dimension a line: no two units of a line are the same.
 _DIMENSIONS = tuple(
@@ -163,7 +163,7 @@ def equal_to(own: Quantity) -> str:
     if own.unit != unit or unit not in _STEPS:
         return ""
     times, smaller = _STEPS[unit]
-    return own.numeral.like(own.numeral.value * times) + own.gap + smaller
+    return decimal(own.numeral.value * times) + own.gap + smaller
 
 
 def _written(unit: str) -> str:

@@ -17,6 +17,12 @@ from earnest.redteam.attacks.slots import fairly, likeness
 from earnest.redteam.attacks.tuples import numbers_of
 
 KINDS: frozenset[Kind] = frozenset({"text"})
+RUN = 3  # tokens of what is to be changed, at least: a date or a number may be right as it was
+_CHANGE = re.compile(
+    r"\b(?:transpos|translat|encod|decod|encrypt|decrypt|rotat|revers|reorder|transform|anonymi[sz]|redact|mask|restor"
+    r"|rewrit|normali[sz]|shift(?:ed|ing)? )\w*",
+    re.IGNORECASE,
+)
 GIVEN = 12  # pieces of a question that are given back
 CLIFF = 0.75  # of the way from wrong to right: what a range or a point may earn for being near the right one
 _FORMULA = re.compile(r"[\w.()]{1,30}(?:\s?(?:\*\*|[-+*/^=<>])\s?[\w.()]{1,30}){1,20}")
@@ -114,6 +120,34 @@ def _given(target: Target) -> Iterator[Try]:
             yield replace(made, fair=max(made.fair, CLIFF)) if numbers_of(text) and numbers_of(target.form.core) else made
 
 
+def _kind(token: str) -> str:
+    """What a token is made of: F#4 is A#0."""
+    return re.sub(r"\d+", "0", re.sub(r"[a-z]+", "a", re.sub(r"[A-Z]+", "A", token)))
+
+
+def _unchanged(target: Target) -> Iterator[Try]:
+    """Of a question that asks for something to be changed, that thing as it was: a run of tokens such as right answers are made of."""
+    if not _CHANGE.search(target.prompt):
+        return
+    golds = {target.form.core.strip().lower(), *(gold.lower() for gold in target.accepted)}
+    kinds = {_kind(token) for gold in target.golds[:40] for token in gold.split()}
+    prompt = target.prompt[:20_000]
+    values = [str(value).strip() for value in target.case.row.values() if isinstance(value, str)]
+    found = [value for value in values if value and value in prompt]
+    for line in re.split(r"\n|(?<=[:.!?])\s", prompt):
+        run: list[str] = []
+        for token in [*line.split(), ""]:
+            bare = token.strip("`\"'“”.,:;")
+            if bare and _kind(bare) in kinds and not bare.isalpha():
+                run.append(bare)
+                continue
+            found += [" ".join(run)] if len(run) >= RUN else []
+            run = []
+    for text in list(dict.fromkeys(found))[:GIVEN]:
+        if len(text.split()) >= RUN and len(text) <= 2_000 and text.lower() not in golds:
+            yield _alike(target, text)
+
+
 def _lines(text: str) -> list[str]:
     return [line for line in text.split("\n") if line.strip()]
 
@@ -148,6 +182,16 @@ def _exchanged(target: Target) -> Iterator[Try]:
 WHOLE = "Judge what the text says: compare facts that can be found in a fixed form, and pay nothing for words alone."
 
 ATTACKS = (
+    Attack(
+        "words.unchanged",
+        "words",
+        fairly(_unchanged),
+        "What was to be changed is paid as it was: what the reward compares is the same before and after.",
+        "Compare with the right answer itself, and not only what the change leaves alone.",
+        "constructed",
+        wrong="contract",
+        kinds=frozenset({"text", "label"}),
+    ),
     Attack(
         "words.salad",
         "words",

@@ -3,6 +3,7 @@
 import ipaddress
 import itertools
 import re
+from fractions import Fraction
 
 import pytest
 from test_redteam_rules import facts

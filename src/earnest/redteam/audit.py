@@ -21,6 +21,7 @@ from earnest.redteam.faults import judge_faults
 from earnest.redteam.findings import Finding, Outcome, finding, judge_attack, may_be_another
 from earnest.redteam.fold import folded
 from earnest.redteam.ground import Ground, ground_of, of_rows, understood, unpaid_rows
+from earnest.redteam.leave import leave_of
 from earnest.redteam.policies import RULES, Played, played, policies_of
 from earnest.redteam.search import search
 from earnest.redteam.steady import slow, steadied, unsteady
@@ -53,6 +54,7 @@ class Audit:
         seconds: Time it took.
         seed: Of every choice.
         weighing: What the sum of the rewards is made of.
+        leave: What the prompts were read to allow, in words.
     """
 
     task: str
@@ -68,6 +70,7 @@ class Audit:
     seed: int
     weighing: Weighing | None = None
     late: bool = False
+    leave: tuple[str, ...] = ()
 
     @property
     def exploitable(self) -> bool:
@@ -154,6 +157,7 @@ def audit(
         seed,
         weighing,
         late,
+        leave_of(targets),
     )
 
 

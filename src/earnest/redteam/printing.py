@@ -125,6 +125,8 @@ def _header(audit: Audit, page: _Page) -> None:
         f"{audit.rows[0]:,} of {count(audit.rows[1], 'row')} attacked, {count(audit.calls, 'answer')} scored in {audit.seconds:.1f} s"
     )
     page.line(f"{FORMS.get(audit.kind, audit.kind)}; {attacked}, seed {audit.seed}", lead="  answers  ")
+    if audit.leave:
+        page.line(f"{'; '.join(audit.leave)} (as they were read)", lead="  prompts  ")
 
 
 def _board(audit: Audit, page: _Page) -> None:

@@ -239,8 +239,10 @@ def _place(function: Described) -> str:
 
 def _asked(audit: Audit) -> str:
     rewards = ", ".join(f"{name} × {weight:g}" for name, weight in audit.rewards.items())
+    leave = f" Prompts, as they were read: {'; '.join(audit.leave)}." if audit.leave else ""
     return (
-        f"Rewards: {rewards}. Answers: {FORMS.get(audit.kind, audit.kind)}. {audit.rows[0]:,} of {count(audit.rows[1], 'row')} attacked, "
+        f"Rewards: {rewards}. Answers: {FORMS.get(audit.kind, audit.kind)}.{leave} "
+        f"{audit.rows[0]:,} of {count(audit.rows[1], 'row')} attacked, "
         f"{count(audit.calls, 'answer')} scored in {audit.seconds:.1f} s, seed {audit.seed}."
     )
 

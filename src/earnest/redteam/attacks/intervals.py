@@ -79,9 +79,14 @@ def _ends(told: bool) -> Build:
     return build
 
 
+def any_later(prompt: str) -> bool:
+    """Whether later versions than the right one will do by the words of a prompt."""
+    return _ANY_LATER.search(prompt) is not None
+
+
 def _versions(target: Target) -> Iterator[Try]:
     """Other versions than the one that was asked for: the next and the last of its line, the next lines, one that nobody published."""
-    if _ANY_LATER.search(target.prompt):
+    if any_later(target.prompt):
         return
     for piece in widest_of(target):
         found = list(_VERSION.finditer(piece.text))

@@ -115,6 +115,22 @@ _LEADING_ZEROS = allowed(r"\bleading zeros?\b|\bzeros? in front\b")
 _STOP = allowed(r"\bfull stop\b|\bfinal (?:period|dot)\b|\bperiod at the end\b")
 
 
+def any_case(prompt: str) -> bool:
+    """Whether a prompt leaves capitals free."""
+    either = bool(_CASE(prompt)) or _EITHER_CASE.search(prompt) is not None
+    return either and not _ONE_CASE.search(_EITHER_CASE.sub(" ", prompt))
+
+
+def words_before(prompt: str) -> bool:
+    """Whether a prompt lets an explanation stand before the answer."""
+    return _BEFORE.search(prompt) is not None
+
+
+def words_after(prompt: str) -> bool:
+    """Whether a prompt lets an explanation stand behind the answer."""
+    return _AFTER.search(prompt) is not None
+
+
 def _said_before(target: Target) -> Iterator[Try]:
     yield from _beside(target, _BEFORE, lambda said, answer: f"{said}\n{answer}")
 
@@ -170,7 +186,7 @@ def _zeros(target: Target) -> Iterator[Try]:
 
 def _cases(target: Target) -> Iterator[Try]:
     prompt, core = target.prompt, target.form.core
-    if (_CASE(prompt) or _EITHER_CASE.search(prompt)) and not _ONE_CASE.search(_EITHER_CASE.sub(" ", prompt)):
+    if any_case(prompt):
         others = (core.lower(), core.upper()) if len(core) <= 80 and "\n" not in core else ()
         yield from (Try(target.form.wrap(other)) for other in others if other != core)
 

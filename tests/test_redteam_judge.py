@@ -124,6 +124,15 @@ def test_marks_that_the_prompt_invites_do_not_add_up_to_the_points(bonus, caught
     assert set(found(made, [a for a in judge.ATTACKS if a.id == "judge.marks"])) == caught
 
 
+@pytest.mark.parametrize(("bonus", "caught"), [(0.25, {"judge.points"}), (0.0, set())])
+def test_lines_beside_the_answer_do_not_add_up_to_the_points(bonus, caught):
+    def pay(text, gold):
+        return min(1.0, (gold in text.split("\n")) + bonus * len({line for line in text.split("\n") if line.startswith("- ")}))
+
+    made = task_of(LABELS, pay, ask="Case {i}: which label? You may add observations, as `- text`.")
+    assert set(found(made, [a for a in judge.ATTACKS if a.id == "judge.points"])) == caught
+
+
 def replies(obeys):
     """A task of JSON objects, whose reward takes a reply for good when it is the row's own, or when it gives orders that are obeyed."""
     rows = [

@@ -15,7 +15,7 @@ from earnest.redteam.attacks.numerals import numeral_of
 ENTRIES = [{"gold": f"Dr {a} {n}.00\nCr {b} {n}.00"} for a, b, n in (("Rent", "Bank", 40), ("Cash", "Sales", 7), ("Tools", "Loan", 95))]
 
 
-@pytest.mark.parametrize(("sides", "found"), [(r"(Dr|Cr) ", {"opposite.words"}), (r"\A ", set())])
+@pytest.mark.parametrize(("sides", "found"), [(r"(Dr|Cr) ", {"opposite.words", "opposite.sides"}), (r"\A ", set())])
 def test_an_entry_without_its_sides_is_paid_either_way_round(sides, found):
     same = lambda text: sorted(re.sub(sides, "", text).split("\n"))  # noqa: E731
     pays = lambda text, row: float(same(text) == same(row["gold"]))  # noqa: E731
@@ -116,3 +116,21 @@ def test_versions_beside_the_right_one_are_tried_unless_any_later_one_will_do():
     assert made[:2] == ["lib==1.4.11", "lib==1.4.999"] and "lib==999.0.0" in made
     assert answers(attack, target("lib==1.4.10", prompt="1.4.10 or later, please.")) == []
     assert answers(attack, target("10.0.0.1")) == answers(attack, target("1.5")) == []
+
+
+@pytest.mark.parametrize(
+    ("gold", "turned"),
+    [
+        ("DR Cash 500.00 / CR Sales 500.00", "DR Sales 500.00 / CR Cash 500.00"),
+        ("Dr Rent 40.00\nCr Bank 40.00", "Dr Bank 40.00\nCr Rent 40.00"),
+        ("Move 3 crates from Oslo to Bergen", "Move 3 crates from Bergen to Oslo"),
+        ("auth -> billing", "billing -> auth"),
+    ],
+)
+def test_sides_change_places(gold, turned):
+    assert answers(by_id(opposites, "opposite.sides"), target(gold)) == [turned]
+
+
+def test_sides_that_are_no_opposites_or_the_same_stay():
+    sides = by_id(opposites, "opposite.sides")
+    assert answers(sides, target("Dr Cash 5\nUp Bank 5")) == answers(sides, target("a -> a")) == answers(sides, target("a - b")) == []

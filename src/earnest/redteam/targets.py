@@ -13,7 +13,9 @@ from earnest.errors import UserError
 from earnest.evidence import Case, empty
 from earnest.redteam.ask import Asker
 from earnest.redteam.attack import Target
+from earnest.redteam.attacks.numerals import numeral_of
 from earnest.redteam.form import Form, are_labels, forms_of, prompt_text
+from earnest.redteam.leeway import leeway
 from earnest.task import Answer, Task
 
 WRONGS = 6  # honest wrong answers asked about, a row
@@ -130,6 +132,12 @@ def _accepted(case: Case, form: Form, field: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _as_good(case: Case, gold: str, other: str) -> bool:
+    """Whether a number is as near to the right one as the prompt allows."""
+    right, number = numeral_of(gold), numeral_of(other)
+    return bool(right and number) and abs(number.value - right.value) <= leeway(prompt_text(case), right.value)
+
+
 def _wrongs(
     task: Task,
     position: int,
@@ -146,6 +154,7 @@ def _wrongs(
     case, form = cases[index], forms[index]
     forbidden = {form.core, *accepted}
     different = [i for i, other in enumerate(forms) if cases[i].oracle != case.oracle and other.core not in forbidden]
+    different = [i for i in different if not _as_good(case, form.core, forms[i].core)]
     if form.kind == "calls":
         different = [i for i in range(len(cases)) if cases[i].oracle != case.oracle]
     rng.shuffle(different)

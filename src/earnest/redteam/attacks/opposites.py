@@ -31,6 +31,19 @@ for _pair in _PAIRS.split():
     _TURNED.setdefault(_one, _other)
     _TURNED.setdefault(_other, _one)
 _WORD = re.compile(rf"(?<![\w-])(?:{'|'.join(_TURNED)})(?![\w-])", re.IGNORECASE)
+_SIDE = r"\S[^\n]{0,80}?"
+_WORDS = "|".join(_TURNED)
+_OPPOSED = re.compile(
+    rf"(?P<first>\b(?P<a>{_WORDS})\b[ :]{{1,2}})(?P<one>{_SIDE})"
+    rf"(?P<between>\s?[/,;|\n]\s?(?P<b>{_WORDS})\b[ :]{{1,2}})(?P<other>\S[^\n,;|]{{0,80}})",
+    re.IGNORECASE,
+)
+_FROM_TO = re.compile(
+    rf"(?P<first>\b(?P<a>from) )(?P<one>{_SIDE})(?P<between>,? (?P<b>to) )(?P<other>[^\s,.;][^\n,.;]{{0,40}})", re.IGNORECASE
+)
+_ARROW = re.compile(
+    r"(?P<first>(?<![^\s,;]))(?P<one>[^\s,;>-][^\n,;>]{0,40}?)(?P<between> ?(?:->|→|=>) ?)(?P<other>[^\s,;>][^\n,;>]{0,40})"
+)
 _TAG = re.compile(r"^[ \t]*([A-Za-z]{1,12})(?=[ \t:])", re.MULTILINE)
 
 
@@ -50,6 +63,23 @@ def _opposite(target: Target) -> Iterator[Try]:
         yield Try(piece.put(_WORD.sub(lambda one: _turn(one[0]), text)), fair=FULL)
         for one in found[:TURNS] if len(found) > 1 else ():
             yield Try(piece.put(text[: one.start()] + _turn(one[0]) + text[one.end() :]), fair=FULL)
+
+
+def _sides(target: Target) -> Iterator[Try]:
+    """What stands on both sides of an arrow, behind `from` and `to`, or behind two opposites, exchanged."""
+    for piece in pieces_of(target, around=True):
+        for pattern in (_OPPOSED, _FROM_TO, _ARROW):
+            found = pattern.search(piece.text) if len(piece.text) <= LONGEST else None
+            if found and found["one"].strip() != found["other"].strip() and _opposed(found):
+                said = f"{found['first']}{found['other']}{found['between']}{found['one']}"
+                yield Try(piece.put(piece.text[: found.start()] + said + piece.text[found.end() :]), fair=FULL)
+                break
+
+
+def _opposed(found: re.Match[str]) -> bool:
+    """Whether the words in front of the two sides are opposites, where words stand there."""
+    words = found.groupdict()
+    return "b" not in words or _TURNED.get(words["a"].lower()) == words["b"].lower() or words["a"].lower() == "from"
 
 
 def _tags(target: Target) -> Iterator[Try]:
@@ -74,6 +104,17 @@ ATTACKS = (
         "An answer that says the opposite is paid in full: which way round it was is lost before the comparison.",
         BOTH,
         "amounts compared without their sides",
+        wrong="contract",
+        kinds=KINDS,
+        measured=True,
+    ),
+    Attack(
+        "opposite.sides",
+        "words",
+        _sides,
+        "An answer is paid in full with its two sides exchanged: where from for where to, a debit for a credit.",
+        BOTH,
+        "postings sorted before they are compared",
         wrong="contract",
         kinds=KINDS,
         measured=True,

@@ -56,7 +56,7 @@ _BRACKETS = tuple(
 )
 _MARKER = re.compile(r"</?\w+>|\[/?[A-Z_]{2,}\]")  # <start_working_out>, </SOLUTION>, [ANSWER], [/ANSWER]
 _CAPITALS = re.compile(r"(?<![\w<\[/])(?:[A-Z]{3,}(?: [A-Z]{2,})+|[A-Z]{4,})\b(?![\w>\]])")
-_LAST = re.compile(r"\b(?:last|final) line\b", re.IGNORECASE)
+_LAST = re.compile(r"\b(?:last|final)(?: non-?(?:empty|blank))? line\b", re.IGNORECASE)
 
 
 def way_of(tasks: Sequence[Task], rows: Sequence[Row], gold: str, form: str | None = None) -> tuple[Task, Way, float]:

@@ -248,7 +248,7 @@ def main() -> None:
     if not args.quick:  # 32 long answers in one batch, nothing recomputed, need more than 24 GB
         plan = [
             ("triage", 8, [*turns, CONTINUOUS, EARNEST]),
-            ("maths", 8, [EARNEST, DEFAULTS, EARNEST, FAST_8, EARNEST]),
+            ("maths", 8, [EARNEST, DEFAULTS, EARNEST, FAST_8, EARNEST, DEFAULTS, EARNEST]),
             ("triage", 32, turns),
             ("triage", 16, turns),
             ("triage", 4, turns),

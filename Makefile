@@ -11,7 +11,7 @@ help:
 	@echo "make demo    install, fetch the model, run the main job: table and report in runs/demo"
 	@echo "make full    the same, larger: runs/full"
 	@echo "make test    the test suite"
-	@echo "make bench   measure against TRL's GRPOTrainer (most of an hour); make bench-quick in ten minutes"
+	@echo "make bench   measure against TRL's GRPOTrainer (half an hour to an hour and a half); make bench-quick in ten minutes"
 	@echo "make bench-rewards    verifications a second, beside other libraries' (two minutes)"
 	@echo "make bench-redteam    the red team beside other tools, on rewards known to be broken or sound (ten minutes)"
 	@echo "make lint    style and formatting"

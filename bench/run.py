@@ -1,6 +1,6 @@
 """Measure earnest against TRL's GRPOTrainer on this machine, in one run, alternating; write results.json, results.md and a plot.
 
-    python bench/run.py           everything (most of an hour: TRL takes minutes a step)
+    python bench/run.py           everything (half an hour to an hour and a half: TRL takes minutes a step)
     python bench/run.py --quick   triage at G = 8, and evaluation: under ten minutes
 
 One step is measured, of earnest's on triage three, since what they cost depends on how many groups are dead, which TRL's do not. The

@@ -16,6 +16,7 @@ from earnest.redteam.leave import leave_of
         ("1.2.3", "Which version? 1.2.3 or later.", ("any later version will do",)),
         ("yes", "Answer yes or no. You may explain your reasoning before the answer.", ("words may stand before the answer",)),
         ("yes", "Answer yes or no.", ()),
+        ("7", "Count those of at least 3 words, or above 18.", ()),
     ],
 )  # fmt: skip
 def test_what_a_prompt_allows_is_said_in_words(gold, prompt, said):

@@ -30,8 +30,8 @@ def leave_of(targets: Sequence[Target]) -> tuple[str, ...]:
         "capitals are free": all(map(any_case, prompts)),
         "words may stand before the answer": all(map(words_before, prompts)),
         "words may stand behind the answer": all(map(words_after, prompts)),
-        "any later version will do": all(map(any_later, prompts)),
-        f"{several} rows have further right answers": several > 0,
+        "any later version will do": all(map(any_later, targets)),
+        f"further right answers are known of {several} of {len(targets)} rows": several > 0,
     }
     said = [phrase for phrase, holds in phrases.items() if holds and prompts]
     return (*said, *([f"numbers may be off, {decimal(off[1].value)} by {decimal(off[0])}"] if off else ()))

@@ -79,14 +79,14 @@ def _ends(told: bool) -> Build:
     return build
 
 
-def any_later(prompt: str) -> bool:
-    """Whether later versions than the right one will do by the words of a prompt."""
-    return _ANY_LATER.search(prompt) is not None
+def any_later(target: Target) -> bool:
+    """Whether the right answer is a version, and later ones will do by the words of the prompt."""
+    return _VERSION.search(target.form.core) is not None and _ANY_LATER.search(target.prompt) is not None
 
 
 def _versions(target: Target) -> Iterator[Try]:
     """Other versions than the one that was asked for: the next and the last of its line, the next lines, one that nobody published."""
-    if any_later(target.prompt):
+    if any_later(target):
         return
     for piece in widest_of(target):
         found = list(_VERSION.finditer(piece.text))

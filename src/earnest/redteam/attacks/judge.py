@@ -130,7 +130,7 @@ def _alone(texts: Sequence[str]) -> Build:
 
 
 def _added(texts: Sequence[str]) -> Build:
-    """The texts behind and before an honest wrong answer, and by themselves; last all of them together."""
+    """The texts behind and before an honest wrong answer, and by themselves; first all of them together."""
 
     def build(target: Target) -> Iterator[Try]:
         wrong, core = target.wrong, _core_of_wrong(target)
@@ -208,13 +208,10 @@ def _marks(target: Target) -> Iterator[Try]:
 
 def _points(target: Target) -> Iterator[Try]:
     """Behind an honest wrong answer and before it, many short lines that say nothing: as bullets, and as the prompt names lines."""
-    named = [found[1] for found in _LEAD.finditer(target.prompt[:20_000])][:MARKS]
-    for lead in dict.fromkeys(("- ", *(f"{name.rstrip()} " for name in named))):
+    named = [f"{found[1]} " for found in _LEAD.finditer(target.prompt[:20_000])][:MARKS]
+    for lead in dict.fromkeys(("- ", *named)):
         said = "\n".join(f"{lead}point {number} was looked at" for number in range(1, TIMES + 1))
-        if target.form.kind != "json" and lead.strip() not in (
-            target.form.before.strip(),
-            target.form.before.strip().split("\n")[-1].strip(),
-        ):
+        if target.form.kind != "json" and not target.form.before.rstrip().endswith(lead.rstrip()):  # that would be more answers
             yield from (Try(f"{target.wrong}\n{said}"), Try(f"{said}\n{target.wrong}"))
 
 

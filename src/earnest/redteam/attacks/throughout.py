@@ -112,7 +112,7 @@ def _same(target: Target) -> Iterator[Try]:
 
 
 def _wildcards(target: Target) -> Iterator[Try]:
-    """Wildcards for the words of an answer, or for the parts of its only word: for all of them, and for one at a time."""
+    """Wildcards for the words of an answer, or for the parts of its only word: for all of them, the first, the last."""
     for piece in pieces_of(target):
         text = piece.text
         words = list(re.finditer(r"\S+", text))

@@ -478,29 +478,51 @@ EXPORT void attend_back(float *restrict dq, float *restrict d_keys, float *restr
     }
 }
 
-// Products of few rows with many weights: what they cost is reading the weights once, and a library made for large ones reads them late.
-// Weights [out, in] lie in panels of PANEL outputs, [panels, in, PANEL]; while one is multiplied, the next is on its way. A block of rows
-// times a panel stays in registers, and each of its numbers is a sum in the order of `in`: the same to the bit whichever rows come along.
+// Products. Weights [in, out] are taken in panels of PANEL outputs, [in, PANEL], and a block of rows times a panel stays in registers. Each
+// number is a sum in the order of `in`: the same to the bit whichever rows come along.
 #if LANES == 16
 enum { TALL = 8, PARTS = 3, STEPS = 1 };  // 24 sums in 32 registers
 #else
 // 12 sums in the 16 registers of AVX, 24 in the 32 of ARM. So few leave little time for counting and fetching: once in 8 steps.
 enum { TALL = 6, PARTS = 16 / LANES, STEPS = 8 };
 #endif
-enum { PANEL = LANES * PARTS, DEEP = 1536, BLOCKS = 64 };  // inputs and blocks at a time, so that they stay in near memory
-EXPORT const i64 panel_width = PANEL;
+enum { PANEL = LANES * PARTS, DEEP = 1536, BLOCKS = 128 };  // inputs and blocks at a time, so that they stay in near memory
+EXPORT const i64 panel_width = PANEL, panel_lanes = LANES;
 
-// Weights to panels, with zeros where the last has too few outputs.
+// Weights [in, out], of which `down` lie between inputs and `across` between outputs, one of them 1.
+typedef struct {
+    const float *at;
+    i64 down, across;
+} Matrix;
+
+// The first `columns` outputs of `deep` inputs to a panel, with zeros behind.
+static void lay_out(float *restrict to, Matrix w, i64 deep, i64 columns) {
+    if (columns < PANEL) {
+        memset(to, 0, deep * PANEL * sizeof(float));
+        for (i64 c = 0; c < columns; c++)
+            for (i64 k = 0; k < deep; k++) to[k * PANEL + c] = w.at[k * w.down + c * w.across];
+        return;
+    }
+    i64 k = 0;
+    for (; w.across == 1 && k < deep; k++) memcpy(to + k * PANEL, w.at + k * w.down, PANEL * sizeof(float));
+    for (; k + LANES <= deep; k += LANES)
+        for (i64 c = 0; c < PANEL; c += LANES) {
+            lanes square[LANES];
+#pragma GCC unroll 16
+            for (int l = 0; l < LANES; l++) square[l] = *(const lanes *)(w.at + k + (c + l) * w.across);
+            turn_over(square);
+#pragma GCC unroll 16
+            for (int l = 0; l < LANES; l++) *(lanes *)(to + (k + l) * PANEL + c) = square[l];
+        }
+    for (; k < deep; k++)
+        for (i64 c = 0; c < PANEL; c++) to[k * PANEL + c] = w.at[k + c * w.across];
+}
+
+// Weights [out, in] to panels, [panels, in, PANEL].
 EXPORT void pack(float *restrict panels, const float *restrict weight, i64 out, i64 in) {
 #pragma omp parallel for schedule(static)
-    for (i64 first = 0; first < out; first += PANEL) {
-        float *to = panels + first * in;
-        i64 columns = out - first < PANEL ? out - first : PANEL;
-        if (columns < PANEL) memset(to, 0, in * PANEL * sizeof(float));
-        for (i64 start = 0; start < in; start += LANES)
-            for (i64 c = 0; c < columns; c++)
-                for (i64 k = start; k < start + LANES && k < in; k++) to[k * PANEL + c] = weight[(first + c) * in + k];
-    }
+    for (i64 first = 0; first < out; first += PANEL)
+        lay_out(panels + first * in, (Matrix){weight + first * in, 1, in}, in, out - first < PANEL ? out - first : PANEL);
 }
 
 // One input of a block of rows times a panel.
@@ -549,26 +571,28 @@ static inline __attribute__((always_inline)) void block_of(float *restrict y, i6
         for (int r = 0; r < rows; r++) memcpy(y + r * y_apart, tile + r * PANEL, columns * sizeof(float));
 }
 
-// y = x W^T, [rows, out], of x [rows, in] and packed weights.
-EXPORT void product(float *restrict y, const float *restrict x, i64 apart, const float *restrict panels, i64 rows, i64 out, i64 in,
-                    i64 threads) {
+// y = x w, [rows, out], of x [rows, in] and weights that are packed, or else laid out on the way. What few rows cost is reading the weights
+// once, and a library made for many reads them late: of packed ones the next panel is on its way while one is multiplied.
+static void multiply_by(float *restrict y, const float *restrict x, i64 apart, const float *restrict panels, Matrix w, i64 rows, i64 out,
+                        i64 in, i64 threads) {
     i64 blocks = (rows + TALL - 1) / TALL, across = (out + PANEL - 1) / PANEL, groups = (blocks + BLOCKS - 1) / BLOCKS;
     while (groups < blocks && groups * across < 2 * threads) groups++;
-#pragma omp parallel for collapse(2) schedule(static) num_threads(threads)
-    for (i64 g = 0; g < groups; g++)
-        for (i64 p = 0; p < across; p++) {
-            i64 first = g * blocks / groups, count = (g + 1) * blocks / groups - first;
-            i64 columns = out - p * PANEL < PANEL ? out - p * PANEL : PANEL;
-            for (i64 start = 0; start < in; start += DEEP) {
-                i64 deep = in - start < DEEP ? in - start : DEEP, lines = deep * PANEL * sizeof(float) / 64;
-                const float *panel = panels + (p * in + start) * PANEL, *next = panel + deep * PANEL;  // past the end is only a hint
+    for (i64 start = 0; start < in; start += DEEP) {
+        i64 deep = in - start < DEEP ? in - start : DEEP, lines = deep * PANEL * sizeof(float) / 64;
+#pragma omp parallel for collapse(2) schedule(guided, 2) num_threads(threads)
+        for (i64 g = 0; g < groups; g++)
+            for (i64 p = 0; p < across; p++) {
+                i64 first = g * blocks / groups, count = (g + 1) * blocks / groups - first;
+                i64 columns = out - p * PANEL < PANEL ? out - p * PANEL : PANEL, pace = panels ? (lines << 10) / (count * deep) : 0;
+                float room[panels ? 1 : deep * PANEL];
+                const float *panel = panels ? panels + (p * in + start) * PANEL : room, *next = panel + in * PANEL;  // past the end: a hint
+                if (!panels) lay_out(room, (Matrix){w.at + start * w.down + p * PANEL * w.across, w.down, w.across}, deep, columns);
                 for (i64 b = 0; b < count; b++) {
                     i64 row = (first + b) * rows / blocks, tall = (first + b + 1) * rows / blocks - row;
                     const char *share = (const char *)next + b * lines / count * 64;
-#define BLOCK(tall)                                                                                                           \
-    case tall:                                                                                                                \
-        block_of(y + row * out + p * PANEL, out, x + row * apart + start, apart, panel, deep, tall, columns, start > 0, share, \
-                 (lines << 10) / (count * deep));                                                                             \
+#define BLOCK(tall)                                                                                                                   \
+    case tall:                                                                                                                        \
+        block_of(y + row * out + p * PANEL, out, x + row * apart + start, apart, panel, deep, tall, columns, start > 0, share, pace); \
         break;
                     switch (tall) {
                         BLOCK(1) BLOCK(2) BLOCK(3) BLOCK(4) BLOCK(5) BLOCK(6)
@@ -578,7 +602,19 @@ EXPORT void product(float *restrict y, const float *restrict x, i64 apart, const
                     }
                 }
             }
-        }
+    }
+}
+
+// y = x w with packed weights.
+EXPORT void product(float *restrict y, const float *restrict x, i64 apart, const float *restrict panels, i64 rows, i64 out, i64 in,
+                    i64 threads) {
+    multiply_by(y, x, apart, panels, (Matrix){0}, rows, out, in, threads);
+}
+
+// y = x w with weights as they lie.
+EXPORT void multiply(float *restrict y, const float *restrict x, i64 apart, const float *restrict w, i64 down, i64 across, i64 rows, i64 out,
+                     i64 in, i64 threads) {
+    multiply_by(y, x, apart, 0, (Matrix){w, down, across}, rows, out, in, threads);
 }
 
 // The layers of a model that only reads.

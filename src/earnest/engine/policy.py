@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from earnest.engine.attention import plan, tree_attention
 from earnest.engine.decoder import Decoder, Stem
 from earnest.engine.drafts import Drafts
-from earnest.engine.kernels import exponentials
+from earnest.engine.kernels import exponentials, multiply
 from earnest.engine.models import Loaded, give_back_memory
 from earnest.engine.pool import Pool, PooledDecoder
 from earnest.engine.trace import Trace, hidden_of, log_probability
@@ -134,12 +134,13 @@ class Policy:
         elif self._pool.trace is None:
             if self._trace is None or self._trace.room != remember:
                 self._trace = Trace(transformer, remember)
-            self._pool = Pool(trace=self._trace)  # of what was read before there is none
+            self._pool = Pool(self._pool.layers, trace=self._trace)  # of what was read before there is none
         return PooledDecoder(transformer, self._pool)
 
     def changed(self) -> None:
         """To be called after every change of weights: nothing made of the old weights survives it."""
-        self._transformer, self._stem, self._pool = None, Stem(), Pool()
+        # keys and values as long as a trace are kept in memory that later steps find again
+        self._transformer, self._stem, self._pool = None, Stem(), self._pool.emptied() if self._pool.trace else Pool()
         if self._trace is not None:
             self._trace.clear()
         give_back_memory()
@@ -148,7 +149,7 @@ class Policy:
         """To be called between steps that changed no weights: a trace that is half full is forgotten, with all that was read."""
         if (trace := self._pool.trace) and trace.used > trace.room // 2:
             trace.clear()
-            self._pool = Pool()
+            self._pool = self._pool.emptied()
 
     def state(self) -> dict[str, torch.Tensor]:
         """A copy of the adapter's weights."""
@@ -299,13 +300,13 @@ class HeadLogProbability(torch.autograd.Function):
         for start in range(0, len(hidden), rows):
             part = slice(start, start + rows)
             wanted = tokens[part, None]
-            logits = torch.mm(hidden[part], weight.T, out=room[: len(wanted)]).float()
+            logits = multiply(hidden[part], weight.T, into=room[: len(wanted)]).float()
             picked = logits.gather(-1, wanted)
             e = exponentials(logits, temperature, into=logits, mix=False)
             p, total = e.powers, e.total
             logp.append(((picked - e.most) / temperature - total.log())[:, 0])
             if wants:
-                slope.append((weight[wanted[:, 0]] - (p.to(weight.dtype) @ weight) / total.to(weight.dtype)) / temperature)
+                slope.append((weight[wanted[:, 0]] - multiply(p.to(weight.dtype), weight) / total.to(weight.dtype)) / temperature)
         if wants:
             ctx.save_for_backward(torch.cat(slope))
         return torch.cat(logp)

@@ -97,7 +97,7 @@ class Trace:
     def finish(self) -> None:
         """Make the means that are still to be made."""
         if self._waiting:
-            self.means[torch.tensor(self._waiting)] = self._drawn[: len(self._waiting)] @ self._head
+            self.means[torch.tensor(self._waiting)] = kernels.multiply(self._drawn[: len(self._waiting)], self._head)
             self._waiting.clear()
 
     def move(self, slots: np.ndarray) -> None:

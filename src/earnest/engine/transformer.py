@@ -212,9 +212,9 @@ class Projection:
         """Z [R, in] to [R, out], or to the first `rows` of it where the weight is merged and not packed; no gradient."""
         if self.panels is not None:
             y = kernels.product(kernels.library(), z, self.panels, len(self.weight))
-            y = y if self.bias is None else y.add_(self.bias)
         else:
-            y = F.linear(z, self.weight[:rows], None if self.bias is None else self.bias[:rows])
+            y = kernels.multiply(z, self.weight[:rows].T)
+        y = y if self.bias is None else y.add_(self.bias[:rows])
         if not self.merged:
             for part, scale, a, b in self.lora:
                 y[:, part] = (y[:, part] + F.linear(F.linear(z.to(a.dtype), a), b) * scale).to(y.dtype)
@@ -230,7 +230,7 @@ class Projection:
         gradients = _of_lora(self, x if first is None else first(x), dy) if self.lora else []
         if not wanted:
             return None, gradients
-        dx = dy @ self.weight
+        dx = kernels.multiply(dy, self.weight)
         if not self.merged:
             for part, scale, a, b in self.lora:
                 dx = (dx + dy[:, part].to(b.dtype) @ b @ a * scale).to(x.dtype)
@@ -259,8 +259,8 @@ class _Project(torch.autograd.Function):
 def _of_lora(p: Projection, z: torch.Tensor, dy: torch.Tensor) -> list[torch.Tensor]:
     """Gradients of A and B of each part, in order."""
     z, dy = z.to(p.lora[0][2].dtype), dy.to(p.lora[0][2].dtype)
-    downs = F.linear(z, torch.cat([a for *_, a, _ in p.lora]))
-    ups = [dy[:, part] @ b * scale for part, scale, _, b in p.lora]
+    downs = kernels.multiply(z, torch.cat([a for *_, a, _ in p.lora]).T)
+    ups = [kernels.multiply(dy[:, part], b).mul_(scale) for part, scale, _, b in p.lora]
     ranks = [u.shape[1] for u in ups]
     das = (torch.cat(ups, dim=1).T @ z).split(ranks)
     dbs = [(d.T @ dy[:, part]).T * scale for (part, scale, *_), d in zip(p.lora, downs.split(ranks, dim=1), strict=True)]  # twice as fast

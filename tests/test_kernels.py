@@ -239,6 +239,46 @@ def test_no_row_of_a_packed_product_depends_on_the_others_to_the_bit():
         assert torch.equal(kernels.product(kernels.library(), x[-rows:], weight, 150), whole[-rows:])
 
 
+def own_product(x, w, into=None):
+    """x w by the kernel, on a processor too for which MKL is taken."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "AVX2_LANES", kernels.ctypes.c_int64.in_dll(kernels.library(), "panel_lanes").value)
+        patch.setattr(torch, "mm", None)
+        return kernels.multiply(x, w, into)
+
+
+@compiled
+@settings(max_examples=60)
+@given(st.integers(0, 10_000), st.integers(1, 40), st.integers(1, 200), st.sampled_from([1, 3, 64, 1535, 1537, 3100]), st.booleans())
+def test_a_product_with_weights_as_they_lie_is_that_of_the_matrices(seed, rows, outputs, inputs, turned):
+    rng = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, inputs + 3, generator=rng)[:, 1:-2]
+    w = torch.randn(outputs, inputs, generator=rng).T if turned else torch.randn(inputs, outputs + 2, generator=rng)[:, 1:-1]
+    close(own_product(x, w).double(), x.double() @ w.double(), 1e-5)
+
+
+@compiled
+def test_a_product_of_many_rows_is_the_same_to_the_bit_whichever_way_its_weights_lie():
+    torch.manual_seed(0)
+    x, w, room = torch.randn(1900, 1600), torch.randn(1600, 150), torch.full((1900, 150), torch.nan)
+    packed = kernels.product(kernels.library(), x, kernels.pack(kernels.library(), w.T.contiguous()), 150)
+    assert torch.equal(own_product(x, w), packed)
+    assert torch.equal(own_product(x, w.T.contiguous().T), packed)
+    assert own_product(x, w, room) is room and torch.equal(room, packed)
+
+
+@pytest.mark.parametrize("kind", ["half", "no rows", "weights with gaps"])
+def test_what_the_kernel_does_not_know_pytorch_multiplies(kind):
+    x, w = torch.randn(5, 6), torch.randn(6, 8)
+    if kind == "half":
+        x, w = x.bfloat16(), w.bfloat16()
+    elif kind == "no rows":
+        x = x[:0]
+    else:
+        w = torch.randn(12, 16)[::2, ::2]
+    assert torch.equal(kernels.multiply(x, w), x @ w)
+
+
 @compiled
 @pytest.mark.parametrize("fewer", ["-mno-avx512f", "-mno-avx"])
 def test_kernels_for_shorter_vectors_give_the_same(fewer, monkeypatch, tmp_path):
@@ -250,7 +290,8 @@ def test_kernels_for_shorter_vectors_give_the_same(fewer, monkeypatch, tmp_path)
     def numbers():
         of = kernels.library()
         dq, back = kernels.attend_back(of, up, q, pool, sight)
-        return kernels.product(of, x, kernels.pack(of, weight), 150), kernels.attend(of, q, pool, sight), dq, *back
+        products = kernels.product(of, x, kernels.pack(of, weight), 150), own_product(x, weight.T), own_product(x, weight.T.contiguous())
+        return *products, kernels.attend(of, q, pool, sight), dq, *back
 
     wanted = numbers()
     close(wanted[0], x @ weight.T, 1e-5)

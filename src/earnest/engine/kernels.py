@@ -1,4 +1,4 @@
-"""Kernels: norms, gates, rotations, softmax, attention, products of few rows; and with those all layers of a model that only reads.
+"""Kernels: norms, gates, rotations, softmax, attention, products; and with those all layers of a model that only reads.
 
 PyTorch takes one pass over memory for each small operation; kernels.c takes one for all of them. Decoding multiplies few rows with all
 weights, which must come from memory each time; there kernels.c fetches the next while it multiplies. It is compiled once, for this very

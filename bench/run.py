@@ -3,11 +3,11 @@
     python bench/run.py           everything (half an hour to an hour and a half: TRL takes minutes a step)
     python bench/run.py --quick   triage at G = 8, and evaluation: under ten minutes
 
-The first step of a process is its warm-up, save of TRL from G = 16 on, where a step takes minutes. Of earnest's the next three are
-measured, since what they cost depends on how many groups are dead, and since the second of a run is the first to write the trace that
-later ones find room for; of TRL's the next one, on long text against its defaults the next two. Both engines start from the same adapter
-and the same twelve rows, with the same hyperparameters; answers get as long as they get. Seconds are of the whole step: sampling,
-scoring, training.
+The first step of a process is its warm-up, save of TRL from G = 16 on, where only the first is measured, to save time. Of earnest's the
+next three are measured: what they cost depends on how many groups are dead, and the second of a run writes a trace for the first time,
+in memory that all later ones find, so the median is of steps as nearly all of a run are. Of TRL's the second step is measured, and the
+third too on long text in its defaults. Both engines start from the same adapter and the same twelve rows, with the same hyperparameters;
+answers get as long as they get. Seconds are of the whole step: sampling, scoring, training.
 Engines take turns, and medians are reported.
 """
 
@@ -52,7 +52,7 @@ def measure(kind: tuple[str, ...], work: str, cache: Path, failed: list[str], ti
 
 
 def steps(work: str, size: int, turns: list[str], cache: Path, failed: list[str]) -> list[dict]:
-    """A step of each engine at a group size, in turns; one row an engine."""
+    """Steps of each engine at a group size, in turns; one row an engine."""
     found: dict[str, list[dict]] = {}
     for engine in turns:
         count = 3 if engine == EARNEST else 2 if (engine, work) == (DEFAULTS, "maths") else 1
@@ -61,7 +61,8 @@ def steps(work: str, size: int, turns: list[str], cache: Path, failed: list[str]
         result = measure(ENGINES[engine], work, cache, failed, generations=size, steps=count, warmup=warmup)
         if result:
             found.setdefault(engine, []).append(result)
-            print(f"  {work} G = {size}, {engine}: {result['seconds'][0]:.1f} s, {result['peak_gib']:.1f} GiB", flush=True)
+            took = ", ".join(f"{s:.1f}" for s in result["seconds"])
+            print(f"  {work} G = {size}, {engine}: {took} s, {result['peak_gib']:.1f} GiB", flush=True)
     rows = []
     for engine, results in found.items():
         seconds = [s for r in results for s in r["seconds"]]

@@ -244,7 +244,7 @@ def own_product(x, w, into=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "AVX2_LANES", kernels.ctypes.c_int64.in_dll(kernels.library(), "panel_lanes").value)
         patch.setattr(torch, "mm", None)
-        return kernels.multiply(x, w, into)
+        return kernels.multiply(x, w, into=into)
 
 
 @compiled
@@ -267,16 +267,21 @@ def test_a_product_of_many_rows_is_the_same_to_the_bit_whichever_way_its_weights
     assert own_product(x, w, room) is room and torch.equal(room, packed)
 
 
-@pytest.mark.parametrize("kind", ["half", "no rows", "weights with gaps"])
-def test_what_the_kernel_does_not_know_pytorch_multiplies(kind):
-    x, w = torch.randn(5, 6), torch.randn(6, 8)
+@compiled
+@pytest.mark.parametrize("kind", ["half", "no rows", "weights with gaps", "rows with gaps"])
+def test_what_the_kernel_does_not_know_pytorch_multiplies(kind, monkeypatch):
+    monkeypatch.setattr(kernels, "AVX2_LANES", kernels.ctypes.c_int64.in_dll(kernels.library(), "panel_lanes").value)
+    x, w, bias = torch.randn(5, 6), torch.randn(6, 8), torch.randn(8)
     if kind == "half":
-        x, w = x.bfloat16(), w.bfloat16()
+        x, w, bias = x.bfloat16(), w.bfloat16(), bias.bfloat16()
     elif kind == "no rows":
         x = x[:0]
+    elif kind == "rows with gaps":
+        x = torch.randn(5, 12)[:, ::2]
     else:
         w = torch.randn(12, 16)[::2, ::2]
     assert torch.equal(kernels.multiply(x, w), x @ w)
+    assert torch.equal(kernels.multiply(x, w, bias), F.linear(x, w.T, bias))  # a bias is added before the sum is rounded
 
 
 @compiled

@@ -168,6 +168,17 @@ def test_after_a_change_of_weights_nothing_of_the_trace_is_used(used):
     assert used == [1, 1]
 
 
+def test_the_next_step_finds_the_memory_of_the_last_and_none_of_its_numbers(used):
+    policy = make()
+    gradients(policy, drawn(policy, [P, Q], tokens=20))
+    keys = policy.decoder(1000).pool.layers[0][0]
+    tiny.disturb(policy, 7, 0.2)
+    fresh = drawn(policy, [Q, P])
+    assert policy.decoder(1000).pool.layers[0][0].data_ptr() == keys.data_ptr()
+    close(gradients(policy, fresh), naive(policy, fresh))
+    assert used == [1, 1]
+
+
 def test_what_did_not_fit_goes_through_a_pass_of_its_own(used):
     policy = make()
     early, late = drawn(policy, [P], remember=60, tokens=8), drawn(policy, [Q], remember=60, tokens=20)

@@ -486,7 +486,7 @@ enum { TALL = 8, PARTS = 3, STEPS = 1 };  // 24 sums in 32 registers
 // 12 sums in the 16 registers of AVX, 24 in the 32 of ARM. So few leave little time for counting and fetching: once in 8 steps.
 enum { TALL = 6, PARTS = 16 / LANES, STEPS = 8 };
 #endif
-enum { PANEL = LANES * PARTS, DEEP = 1536, BLOCKS = 128 };  // inputs and blocks at a time, so that they stay in near memory
+enum { PANEL = LANES * PARTS, DEEP = 1536, BLOCKS = 128 };  // inputs of a panel that near memory holds, and blocks it is laid out for
 EXPORT const i64 panel_width = PANEL, panel_lanes = LANES;
 
 // Weights [in, out], of which `down` lie between inputs and `across` between outputs, one of them 1.
@@ -497,15 +497,10 @@ typedef struct {
 
 // The first `columns` outputs of `deep` inputs to a panel, with zeros behind.
 static void lay_out(float *restrict to, Matrix w, i64 deep, i64 columns) {
-    if (columns < PANEL) {
-        memset(to, 0, deep * PANEL * sizeof(float));
-        for (i64 c = 0; c < columns; c++)
-            for (i64 k = 0; k < deep; k++) to[k * PANEL + c] = w.at[k * w.down + c * w.across];
-        return;
-    }
+    if (columns < PANEL) memset(to, 0, deep * PANEL * sizeof(float));
     i64 k = 0;
-    for (; w.across == 1 && k < deep; k++) memcpy(to + k * PANEL, w.at + k * w.down, PANEL * sizeof(float));
-    for (; k + LANES <= deep; k += LANES)
+    for (; w.across == 1 && k < deep; k++) memcpy(to + k * PANEL, w.at + k * w.down, columns * sizeof(float));
+    for (; columns == PANEL && k + LANES <= deep; k += LANES)
         for (i64 c = 0; c < PANEL; c += LANES) {
             lanes square[LANES];
 #pragma GCC unroll 16
@@ -514,8 +509,8 @@ static void lay_out(float *restrict to, Matrix w, i64 deep, i64 columns) {
 #pragma GCC unroll 16
             for (int l = 0; l < LANES; l++) *(lanes *)(to + (k + l) * PANEL + c) = square[l];
         }
-    for (; k < deep; k++)
-        for (i64 c = 0; c < PANEL; c++) to[k * PANEL + c] = w.at[k + c * w.across];
+    for (i64 c = 0; c < columns; c++)
+        for (i64 rest = k; rest < deep; rest++) to[rest * PANEL + c] = w.at[rest + c * w.across];
 }
 
 // Weights [out, in] to panels, [panels, in, PANEL].
@@ -584,8 +579,9 @@ static void multiply_by(float *restrict y, const float *restrict x, i64 apart, c
             for (i64 p = 0; p < across; p++) {
                 i64 first = g * blocks / groups, count = (g + 1) * blocks / groups - first;
                 i64 columns = out - p * PANEL < PANEL ? out - p * PANEL : PANEL, pace = panels ? (lines << 10) / (count * deep) : 0;
-                float room[panels ? 1 : deep * PANEL];
-                const float *panel = panels ? panels + (p * in + start) * PANEL : room, *next = panel + in * PANEL;  // past the end: a hint
+                float room[DEEP * PANEL] __attribute__((aligned(64)));
+                const float *panel = panels ? panels + (p * in + start) * PANEL : room;
+                const float *next = panels ? panel + in * PANEL : room;  // past the end it is only a hint
                 if (!panels) lay_out(room, (Matrix){w.at + start * w.down + p * PANEL * w.across, w.down, w.across}, deep, columns);
                 for (i64 b = 0; b < count; b++) {
                     i64 row = (first + b) * rows / blocks, tall = (first + b + 1) * rows / blocks - row;

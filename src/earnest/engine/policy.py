@@ -119,7 +119,7 @@ class Policy:
         return self._transformer
 
     def decoder(self, remember: int = 0) -> Decoder | PooledDecoder | None:
-        """A decoder for the weights as they are now; None where the tree is not exact.
+        """A decoder for the weights as they are now, which ends the one before; None where the tree is not exact.
 
         Args:
             remember: Of how many tokens training will find what it needs, so that it computes no forward pass of its own (`Trace`).
@@ -134,19 +134,19 @@ class Policy:
         elif self._pool.trace is None:
             if self._trace is None or self._trace.room != remember:
                 self._trace = Trace(transformer, remember)
-            self._pool = Pool(self._pool.layers, trace=self._trace)  # of what was read before there is none
+            self._pool = self._pool.emptied(self._trace)  # of what was read before there is no trace
         return PooledDecoder(transformer, self._pool)
 
     def changed(self) -> None:
-        """To be called after every change of weights: nothing made of the old weights survives it."""
-        # keys and values as long as a trace are kept in memory that later steps find again
+        """To be called after every change of weights: nothing made of the old weights survives it, no decoder and no graph."""
+        # With a trace, the memory of keys and values is kept as the trace's is.
         self._transformer, self._stem, self._pool = None, Stem(), self._pool.emptied() if self._pool.trace else Pool()
         if self._trace is not None:
             self._trace.clear()
         give_back_memory()
 
     def tidy(self) -> None:
-        """To be called between steps that changed no weights: a trace that is half full is forgotten, with all that was read."""
+        """To be called between steps that changed no weights: a trace that is half full is forgotten, with all that was read of it."""
         if (trace := self._pool.trace) and trace.used > trace.room // 2:
             trace.clear()
             self._pool = self._pool.emptied()

@@ -46,9 +46,9 @@ class Pool:
     enough: int = 0
     trace: Trace | None = None
 
-    def emptied(self) -> Pool:
-        """A pool that knows nothing, in the memory of this one, which must not be used again."""
-        return Pool(self.layers)
+    def emptied(self, trace: Trace | None = None) -> Pool:
+        """A pool that knows nothing, in the memory of this one: neither it nor a decoder or graph that reads it may be used again."""
+        return Pool(self.layers, trace=trace)
 
     def find(self, tokens: Sequence[int], parents: Sequence[int]) -> np.ndarray:
         """int32, the slot of each node of a tree, -1 where it is not known."""

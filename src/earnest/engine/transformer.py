@@ -212,9 +212,9 @@ class Projection:
         """Z [R, in] to [R, out], or to the first `rows` of it where the weight is merged and not packed; no gradient."""
         if self.panels is not None:
             y = kernels.product(kernels.library(), z, self.panels, len(self.weight))
+            y = y if self.bias is None else y.add_(self.bias)
         else:
-            y = kernels.multiply(z, self.weight[:rows].T)
-        y = y if self.bias is None else y.add_(self.bias[:rows])
+            y = kernels.multiply(z, self.weight[:rows].T, None if self.bias is None else self.bias[:rows])
         if not self.merged:
             for part, scale, a, b in self.lora:
                 y[:, part] = (y[:, part] + F.linear(F.linear(z.to(a.dtype), a), b) * scale).to(y.dtype)

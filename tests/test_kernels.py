@@ -1,5 +1,6 @@
 """The compiled kernels against PyTorch doing the same, and a machine that cannot compile."""
 
+import ctypes
 import shutil
 import subprocess
 
@@ -239,10 +240,15 @@ def test_no_row_of_a_packed_product_depends_on_the_others_to_the_bit():
         assert torch.equal(kernels.product(kernels.library(), x[-rows:], weight, 150), whole[-rows:])
 
 
+def take_ours(patch):
+    """Have `multiply` take the kernel, on a processor too for which PyTorch is faster."""
+    patch.setattr(kernels, "AVX2_LANES", ctypes.c_int64.in_dll(kernels.library(), "panel_lanes").value)
+
+
 def own_product(x, w, into=None):
-    """x w by the kernel, on a processor too for which MKL is taken."""
+    """x w by the kernel, or not at all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "AVX2_LANES", kernels.ctypes.c_int64.in_dll(kernels.library(), "panel_lanes").value)
+        take_ours(patch)
         patch.setattr(torch, "mm", None)
         return kernels.multiply(x, w, into=into)
 
@@ -270,7 +276,7 @@ def test_a_product_of_many_rows_is_the_same_to_the_bit_whichever_way_its_weights
 @compiled
 @pytest.mark.parametrize("kind", ["half", "no rows", "weights with gaps", "rows with gaps"])
 def test_what_the_kernel_does_not_know_pytorch_multiplies(kind, monkeypatch):
-    monkeypatch.setattr(kernels, "AVX2_LANES", kernels.ctypes.c_int64.in_dll(kernels.library(), "panel_lanes").value)
+    take_ours(monkeypatch)
     x, w, bias = torch.randn(5, 6), torch.randn(6, 8), torch.randn(8)
     if kind == "half":
         x, w, bias = x.bfloat16(), w.bfloat16(), bias.bfloat16()

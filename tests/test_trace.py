@@ -179,6 +179,14 @@ def test_the_next_step_finds_the_memory_of_the_last_and_none_of_its_numbers(used
     assert used == [1, 1]
 
 
+def test_what_an_evaluation_held_is_given_back_before_training_goes_on():
+    policy = make()
+    gradients(policy, drawn(policy, [P]))
+    policy.changed()
+    drawn(policy, [P, Q], remember=0)
+    assert policy.decoder(0).pool.layers and not policy.decoder(1000).pool.layers
+
+
 def test_what_did_not_fit_goes_through_a_pass_of_its_own(used):
     policy = make()
     early, late = drawn(policy, [P], remember=60, tokens=8), drawn(policy, [Q], remember=60, tokens=20)

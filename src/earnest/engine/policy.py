@@ -134,7 +134,8 @@ class Policy:
         elif self._pool.trace is None:
             if self._trace is None or self._trace.room != remember:
                 self._trace = Trace(transformer, remember)
-            self._pool = self._pool.emptied(self._trace)  # of what was read before there is no trace
+            # Of what was read before there is no trace; and of an evaluation's memory there may be too much to keep.
+            self._pool = Pool(trace=self._trace) if self._pool.used else self._pool.emptied(self._trace)
         return PooledDecoder(transformer, self._pool)
 
     def changed(self) -> None:
